@@ -1,0 +1,290 @@
+// The protocol of one key, as pure functions: what a store does in one atomic step. Each takes the state of the key, a
+// request and the store's time, and gives the new state and the answer. The memory store keeps these states in a Map, the
+// SQLite store in rows; the stores with scripts or SQL of their own say the same in their language, and the conformance
+// suite compares. docs/design.md and docs/concepts/protocol.md say why each line is as it is.
+import { StoreError } from '../lease/errors.js'
+import type { AcquireRequest, Granted, Held, Json, LeaseRecord, ReleaseOutcome, RenewOutcome, StoreLostReason } from './contract.js'
+
+/** All that a store remembers of one key. Times are on the store's clock, in ms. Treated as immutable. */
+export interface KeyState {
+  /** The biggest token granted so far; 0 before the first. */
+  readonly token: number
+  /** Who holds it, or held it last without ending it; empty when the last holder gave it back. */
+  readonly claim: string
+  readonly holder: string
+  readonly ttlMs: number
+  readonly grantedMs: number
+  readonly expiresMs: number
+  readonly revoked: boolean
+  readonly changes: number
+  readonly meta: Json | null
+  /** The last claim that gave the lease back: refused from then on. */
+  readonly lastEnded: string
+  /** Claims that were withdrawn: refused until the given time. */
+  readonly ended: readonly Ended[]
+  /** Who waits, first in line first. */
+  readonly queue: readonly Waiter[]
+  /** Until when a free lease is kept for the head of the queue; 0 when it is not. */
+  readonly reservedUntilMs: number
+}
+
+export interface Ended {
+  readonly claim: string
+  readonly untilMs: number
+  readonly revoked: boolean
+}
+
+export interface Waiter {
+  readonly claim: string
+  readonly holder: string
+  readonly sinceMs: number
+  readonly pollMs: number
+  /** Dropped when it has not asked again by then: two polls after it last asked. */
+  readonly freshUntilMs: number
+}
+
+/** What differs between stores. */
+export interface Rules {
+  /** The token of a grant: above `previous`, at least `floor`. */
+  nextToken(previous: number, floor: number, nowMs: number): number
+  /** How long a withdrawn claim is remembered, at least. Two ttls of the key when those are longer. */
+  readonly endedRetentionMs: number
+}
+
+/** One step: the new state (the very old one when nothing changed), the answer, and whose turn has come, if anybody's. */
+export interface Step<Answer> {
+  readonly state: KeyState
+  readonly answer: Answer
+  /** The claim whose turn has come; empty: the key became free for anybody. */
+  readonly wake?: string
+}
+
+/** The least time for which a withdrawn claim is remembered. */
+export const ENDED_RETENTION_MS = 60_000
+
+/** A key of which nothing is known. `token` is the biggest that may have been granted before (what pruning kept). */
+export const unknownKey = (token = 0): KeyState => ({
+  token,
+  claim: '',
+  holder: '',
+  ttlMs: 0,
+  grantedMs: 0,
+  expiresMs: 0,
+  revoked: false,
+  changes: 0,
+  meta: null,
+  lastEnded: '',
+  ended: [],
+  queue: [],
+  reservedUntilMs: 0,
+})
+
+/** Token rule `counter`: one more than the last. */
+export const counterToken = (previous: number, floor: number): number => Math.max(previous + 1, floor)
+
+/** Token rule `µs`: the clock in microseconds, so that the rise outlives a loss of the record; never below the last. */
+export const microsecondToken = (previous: number, floor: number, nowMs: number): number =>
+  Math.max(previous + 1, floor, Math.floor(nowMs * 1000))
+
+/** Whether anybody holds the key at this time. */
+export const isHeld = (state: KeyState, nowMs: number): boolean => state.claim !== '' && nowMs < state.expiresMs
+
+export function acquire(before: KeyState, request: AcquireRequest, nowMs: number, rules: Rules): Step<Granted | Held> {
+  const { claim, ttlMs, replaces, tokenFloor = 0 } = request
+  if (hasEnded(before, claim)) return { state: before, answer: refusal(before, 'ended', nowMs) }
+
+  const replaced = replaces === undefined ? {} : { replaced: before.claim === replaces && isHeld(before, nowMs) }
+  const state = passTurn(replaces === undefined ? before : endClaim(before, replaces), nowMs)
+
+  if (isHeld(state, nowMs)) {
+    if (state.claim !== claim) return refuse(before, state, 'held', request, nowMs, replaced)
+    if (state.revoked) return { state, answer: { ...refusal(state, 'revoked', nowMs), ...replaced } }
+    // G3: a repeat keeps the token, and never shortens the term.
+    const token = Math.max(state.token, tokenFloor)
+    const again = { ...state, token: checkToken(token), expiresMs: Math.max(state.expiresMs, nowMs + ttlMs) }
+    return { state: again, answer: { is: 'granted', token, ttlMs, ...replaced } }
+  }
+  const head = state.queue[0]
+  if (head !== undefined && head.claim !== claim) return refuse(before, state, 'reserved', request, nowMs, replaced)
+
+  const token = checkToken(rules.nextToken(state.token, tokenFloor, nowMs))
+  const granted: KeyState = {
+    token,
+    claim,
+    holder: request.holder,
+    ttlMs,
+    grantedMs: nowMs,
+    expiresMs: nowMs + ttlMs,
+    revoked: false,
+    changes: state.changes + 1,
+    meta: request.meta ?? null,
+    lastEnded: state.lastEnded,
+    ended: sweep(state.ended, nowMs),
+    queue: head === undefined ? state.queue : state.queue.slice(1),
+    reservedUntilMs: 0,
+  }
+  return { state: granted, answer: { is: 'granted', token, ttlMs, ...replaced } }
+}
+
+export function renew(state: KeyState, claim: string, ttlMs: number, nowMs: number): Step<RenewOutcome> {
+  if (!mayAct(state, claim, nowMs) || state.revoked) return { state, answer: { is: 'lost', reason: whyLost(state, claim) } }
+  const expiresMs = Math.max(state.expiresMs, nowMs + ttlMs)
+  return { state: { ...state, expiresMs }, answer: { is: 'renewed', ttlMs } }
+}
+
+export function release(state: KeyState, claim: string, nowMs: number): Step<ReleaseOutcome> {
+  if (!mayAct(state, claim, nowMs)) {
+    if (state.lastEnded === claim) return { state, answer: { is: 'released' } }
+    return { state, answer: { is: 'lost', reason: whyLost(state, claim) } }
+  }
+  return { ...freed(endClaim(state, claim), nowMs), answer: { is: 'released' } }
+}
+
+export function withdraw(state: KeyState, claim: string, nowMs: number, rules: Rules): Step<undefined> {
+  return { ...freed(forget(state, claim, nowMs, rules, false), nowMs), answer: undefined }
+}
+
+export function revoke(state: KeyState, force: boolean, nowMs: number, rules: Rules): Step<boolean> {
+  if (!isHeld(state, nowMs)) return { state, answer: false }
+  if (!force) return { state: { ...state, revoked: true }, answer: true }
+  return { ...freed(forget(state, state.claim, nowMs, rules, true), nowMs), answer: true }
+}
+
+/** The state as people see it, or null for a key that was never granted and has no queue. */
+export function record(key: string, state: KeyState, nowMs: number): LeaseRecord | null {
+  if (state.changes === 0 && state.queue.length === 0) return null
+  const held = isHeld(state, nowMs)
+  return {
+    key,
+    state: held ? 'held' : 'free',
+    holder: state.holder,
+    claim: state.claim,
+    token: state.token,
+    ttlMs: state.ttlMs,
+    remainingMs: held ? state.expiresMs - nowMs : 0,
+    heldMs: held ? nowMs - state.grantedMs : 0,
+    changes: state.changes,
+    revoked: held && state.revoked,
+    meta: state.meta,
+    waiters: state.queue
+      .filter((waiter) => waiter.freshUntilMs > nowMs)
+      .map((waiter) => ({ holder: waiter.holder, waitedMs: Math.max(0, nowMs - waiter.sinceMs) })),
+  }
+}
+
+/** Whether nothing but the token is left to remember: such a record may be forgotten once no request can be on its way. */
+export function isForgettable(state: KeyState, nowMs: number): boolean {
+  return (
+    !isHeld(state, nowMs) &&
+    state.ended.every((entry) => entry.untilMs <= nowMs) &&
+    state.queue.every((waiter) => waiter.freshUntilMs <= nowMs)
+  )
+}
+
+/** Whether a watcher should ask now: the key is free, and it is not somebody else's turn. */
+export function mayBeFree(state: KeyState, claim: string, nowMs: number): boolean {
+  if (isHeld(state, nowMs)) return false
+  const head = state.queue.find((waiter) => waiter.freshUntilMs > nowMs)
+  return head === undefined || head.claim === claim || nowMs >= state.reservedUntilMs
+}
+
+/** G4: only the claim that holds, before its expiry, can act. */
+const mayAct = (state: KeyState, claim: string, nowMs: number) => state.claim === claim && isHeld(state, nowMs)
+
+const hasEnded = (state: KeyState, claim: string) =>
+  state.lastEnded === claim || state.ended.some((entry) => entry.claim === claim)
+
+function whyLost(state: KeyState, claim: string): StoreLostReason {
+  if (state.claim === claim) return state.revoked ? 'revoked' : 'expired'
+  const entry = state.ended.find((ended) => ended.claim === claim)
+  if (entry !== undefined) return entry.revoked ? 'revoked' : 'released'
+  if (state.lastEnded === claim) return 'released'
+  return state.claim === '' ? 'expired' : 'taken'
+}
+
+/** Ends a claim, held or not: it leaves the queue, and the lease if that is its own. */
+function endClaim(state: KeyState, claim: string): KeyState {
+  const next = leaveQueue(state, claim)
+  if (next.claim !== claim) return next
+  return { ...next, claim: '', expiresMs: 0, revoked: false, lastEnded: claim }
+}
+
+/** Ends a claim and remembers it for the retention, so that a late acquire of it is refused (G6). */
+function forget(state: KeyState, claim: string, nowMs: number, rules: Rules, revoked: boolean): KeyState {
+  const untilMs = nowMs + Math.max(rules.endedRetentionMs, 2 * state.ttlMs)
+  const others = sweep(state.ended, nowMs).filter((entry) => entry.claim !== claim)
+  return { ...endClaim(state, claim), ended: [...others, { claim, untilMs, revoked }] }
+}
+
+function leaveQueue(state: KeyState, claim: string): KeyState {
+  const place = state.queue.findIndex((waiter) => waiter.claim === claim)
+  if (place < 0) return state
+  const queue = state.queue.filter((waiter) => waiter.claim !== claim)
+  return { ...state, queue, reservedUntilMs: place === 0 ? 0 : state.reservedUntilMs }
+}
+
+/**
+ * Whose turn it is. When the lease is free and somebody waits, it is kept for the head of the queue until that one must have
+ * asked again; one that did not has lost its place. Waiters who have stopped asking fall out, all at once.
+ */
+function passTurn(state: KeyState, nowMs: number): KeyState {
+  if (state.queue.length === 0 || isHeld(state, nowMs)) return state
+  const missed = state.reservedUntilMs !== 0 && nowMs >= state.reservedUntilMs
+  const queue = state.queue.filter((waiter, place) => waiter.freshUntilMs > nowMs && !(missed && place === 0))
+  const head = queue[0]
+  if (head === undefined) return { ...state, queue, reservedUntilMs: 0 }
+  if (head === state.queue[0] && state.reservedUntilMs !== 0) return queue.length === state.queue.length ? state : { ...state, queue }
+  return { ...state, queue, reservedUntilMs: nowMs + head.pollMs }
+}
+
+/** After an end: whose turn has come. */
+function freed(state: KeyState, nowMs: number): { state: KeyState; wake?: string } {
+  if (isHeld(state, nowMs)) return { state }
+  const next = passTurn(state, nowMs)
+  return { state: next, wake: next.queue[0]?.claim ?? '' }
+}
+
+function refusal(state: KeyState, because: Held['because'], nowMs: number): Held {
+  const held = isHeld(state, nowMs)
+  const head = state.queue[0]
+  if (!held && head !== undefined) {
+    return { is: 'held', because, holder: head.holder, token: state.token, remainingMs: Math.max(0, state.reservedUntilMs - nowMs) }
+  }
+  return { is: 'held', because, holder: held ? state.holder : '', token: state.token, remainingMs: held ? state.expiresMs - nowMs : 0 }
+}
+
+/** No, and a place in the queue if one was asked for. A turn that has just come is told to the one whose it is. */
+function refuse(
+  before: KeyState,
+  state: KeyState,
+  because: 'held' | 'reserved',
+  request: AcquireRequest,
+  nowMs: number,
+  replaced: { replaced?: boolean },
+): Step<Held> {
+  const answer = { ...refusal(state, because, nowMs), ...replaced }
+  const next = request.queue === undefined ? state : joinQueue(state, request, request.queue.pollMs, nowMs)
+  const head = state.reservedUntilMs !== before.reservedUntilMs ? state.queue[0] : undefined
+  return head === undefined ? { state: next, answer } : { state: next, answer, wake: head.claim }
+}
+
+/** In line, once: a claim that is there already only says that it still waits. */
+function joinQueue(state: KeyState, request: AcquireRequest, pollMs: number, nowMs: number): KeyState {
+  const { claim, holder } = request
+  const freshUntilMs = nowMs + 2 * pollMs
+  const mine = state.queue.findIndex((waiter) => waiter.claim === claim)
+  if (mine < 0) {
+    const queue = state.queue.filter((waiter) => waiter.freshUntilMs > nowMs)
+    return { ...state, queue: [...queue, { claim, holder, sinceMs: nowMs, pollMs, freshUntilMs }] }
+  }
+  return { ...state, queue: state.queue.map((waiter, place) => (place === mine ? { ...waiter, pollMs, freshUntilMs } : waiter)) }
+}
+
+const sweep = (ended: readonly Ended[], nowMs: number): readonly Ended[] =>
+  ended.length === 0 ? ended : ended.filter((entry) => entry.untilMs > nowMs)
+
+/** A token is a safe integer: what goes beyond is refused, never rounded. */
+function checkToken(token: number): number {
+  if (Number.isSafeInteger(token)) return token
+  throw new StoreError(`the next token would be ${token}, beyond 2^53 - 1: this key can be granted no more`, { outcome: 'none' })
+}

@@ -1,0 +1,2 @@
+// `holdfast/memory`: leases in this process's memory.
+export { type MemoryStore, type MemoryStoreOptions, memoryCapabilities, memoryStore } from './store.js'

@@ -1,0 +1,200 @@
+// The reference store: the protocol's states in a Map, under a clock that the caller may move by hand. One process only.
+// It is what unit tests of users run on, and what the simulation puts behind a hostile network.
+import { type Clock, systemClock } from '../../lease/clock.js'
+import { ClosedError, StoreError } from '../../lease/errors.js'
+import { KEY_BYTES_MAX } from '../../lease/keys.js'
+import type { LeaseRecord, LeaseStore, StoreCapabilities } from '../../store/contract.js'
+import * as protocol from '../../store/protocol.js'
+
+export interface MemoryStoreOptions {
+  /** Whose monotonic clock decides expiry. Default: this machine's. */
+  clock?: Clock
+  /** How long a withdrawn claim is remembered, in ms. Default 60,000, or two ttls of the key when those are longer. */
+  endedRetentionMs?: number
+  /** After how many ms a key that is free is forgotten (its token goes on rising). Default: 24 hours. */
+  retentionMs?: number
+}
+
+/** A store in this process's memory. */
+export interface MemoryStore extends LeaseStore {
+  /** Forgets free keys last used more than `olderThanMs` ago (default: the retention). Gives how many. Tokens go on rising (G2). */
+  prune(options?: { olderThanMs?: number }): number
+}
+
+export const memoryCapabilities: StoreCapabilities = {
+  clock: 'injected',
+  tokens: 'counter',
+  holdSurvives: ['client restart'],
+  tokensSurvive: ['pruning'],
+  ttlMsMin: 1,
+  ttlMsGrain: 1,
+  wakeUp: 'push',
+  fair: true,
+  tokenFloor: true,
+  keyBytesMax: KEY_BYTES_MAX,
+}
+
+const DAY_MS = 86_400_000
+
+/** After this many grants the store looks for keys to forget: the cost is shared out over the grants. */
+const GRANTS_PER_PRUNE = 10_000
+
+/**
+ * A store that keeps leases in memory: for tests, for one process, and as the reference of what a store must do (G1 to G4, G6,
+ * G11 hold within the process; nothing outlives it).
+ *
+ * @example
+ * ```ts
+ * const leases = createLeases({ store: memoryStore() })
+ * await leases.hold('report', ({ signal }) => writeReport(signal))
+ * ```
+ */
+export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
+  const clock = options.clock ?? systemClock
+  const retentionMs = options.retentionMs ?? DAY_MS
+  const states = new Map<string, protocol.KeyState>()
+  const lastUseMs = new Map<string, number>()
+  const watchers = new Map<string, Set<Watcher>>()
+  let closed = false
+  let prunedToken = 0
+  let grants = 0
+
+  const rules: protocol.Rules = {
+    nextToken: protocol.counterToken,
+    endedRetentionMs: options.endedRetentionMs ?? protocol.ENDED_RETENTION_MS,
+  }
+
+  const stateOf = (key: string) => states.get(key) ?? protocol.unknownKey(prunedToken)
+
+  /** One atomic step on one key. */
+  function step<Answer>(key: string, run: (state: protocol.KeyState, nowMs: number) => protocol.Step<Answer>): Answer {
+    if (closed) throw new StoreError('the memory store is closed', { outcome: 'none', cause: new ClosedError('closed') })
+    const before = stateOf(key)
+    const nowMs = clock.monoMs()
+    const { state, answer, wake } = run(before, nowMs)
+    if (state !== before) {
+      states.set(key, state)
+      lastUseMs.set(key, nowMs)
+    }
+    if (wake !== undefined) for (const watcher of watchers.get(key) ?? []) if (wake === '' || wake === watcher.claim) watcher.hint()
+    return answer
+  }
+
+  function prune({ olderThanMs = retentionMs }: { olderThanMs?: number } = {}): number {
+    const nowMs = clock.monoMs()
+    let count = 0
+    for (const [key, state] of states) {
+      if (nowMs - (lastUseMs.get(key) ?? 0) < olderThanMs || !protocol.isForgettable(state, nowMs)) continue
+      prunedToken = Math.max(prunedToken, state.token)
+      states.delete(key)
+      lastUseMs.delete(key)
+      count++
+    }
+    return count
+  }
+
+  return {
+    name: 'memory',
+    contract: 1,
+    capabilities: memoryCapabilities,
+    prune,
+
+    async acquire(request) {
+      if (++grants % GRANTS_PER_PRUNE === 0) prune()
+      return step(request.key, (state, nowMs) => protocol.acquire(state, request, nowMs, rules))
+    },
+
+    async renew(leases) {
+      return leases.map(({ key, claim, ttlMs }) => step(key, (state, nowMs) => protocol.renew(state, claim, ttlMs, nowMs)))
+    },
+
+    async release({ key, claim }) {
+      return step(key, (state, nowMs) => protocol.release(state, claim, nowMs))
+    },
+
+    async withdraw(key, claim) {
+      step(key, (state, nowMs) => protocol.withdraw(state, claim, nowMs, rules))
+    },
+
+    async inspect(key) {
+      return step(key, (state, nowMs) => ({ state, answer: protocol.record(key, state, nowMs) }))
+    },
+
+    async *list({ prefix = '', free = false } = {}) {
+      for (const key of [...states.keys()].filter((name) => name.startsWith(prefix)).sort(byText)) {
+        const record = protocol.record(key, stateOf(key), clock.monoMs())
+        if (record !== null && (free || record.state === 'held' || record.waiters.length > 0)) yield record
+      }
+    },
+
+    async revoke(key, { force = false } = {}) {
+      return step<LeaseRecord | null>(key, (state, nowMs) => {
+        const before = protocol.record(key, state, nowMs)
+        const next = protocol.revoke(state, force, nowMs, rules)
+        return { ...next, answer: next.answer ? before : null }
+      })
+    },
+
+    watch(key, { claim, signal }) {
+      const watcher = new Watcher(claim)
+      const peers = watchers.get(key) ?? new Set()
+      watchers.set(key, peers.add(watcher))
+      if (protocol.mayBeFree(stateOf(key), claim, clock.monoMs())) watcher.hint()
+      return watcher.until(signal, () => {
+        peers.delete(watcher)
+        if (peers.size === 0) watchers.delete(key)
+      })
+    },
+
+    async close() {
+      closed = true
+    },
+  }
+}
+
+/** In the order of UTF-8 bytes, which is that of code points, as stores on disk keep it. */
+function byText(a: string, b: string): number {
+  const left = [...a]
+  const right = [...b]
+  for (let i = 0; i < left.length && i < right.length; i++) {
+    const order = (left[i]?.codePointAt(0) ?? 0) - (right[i]?.codePointAt(0) ?? 0)
+    if (order !== 0) return order
+  }
+  return left.length - right.length
+}
+
+/** One who waits for hints: those that come while it is busy count as one. */
+class Watcher {
+  readonly claim: string
+  #pending = false
+  #wake: (() => void) | undefined
+
+  constructor(claim: string) {
+    this.claim = claim
+  }
+
+  hint(): void {
+    this.#pending = true
+    this.#wake?.()
+  }
+
+  async *until(signal: AbortSignal, done: () => void): AsyncGenerator<void> {
+    const end = () => this.#wake?.()
+    signal.addEventListener('abort', end)
+    try {
+      while (!signal.aborted) {
+        if (this.#pending) {
+          this.#pending = false
+          yield
+          continue
+        }
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve
+        })
+      }
+    } finally {
+      signal.removeEventListener('abort', end)
+      done()
+    }
+  }
+}
