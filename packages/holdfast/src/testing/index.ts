@@ -1,0 +1,12 @@
+// `holdfast/testing`: time by hand, networks with faults, and the cases that a store has to pass.
+export { VirtualClock, type VirtualClockOptions } from './clock.js'
+export {
+  type Fault,
+  type FaultyCall,
+  type FaultyRequests,
+  type FaultyStore,
+  type FaultyStoreOptions,
+  type FaultyVerb,
+  faultyStore,
+} from './faulty-store.js'
+export { seededRandom } from './random.js'
