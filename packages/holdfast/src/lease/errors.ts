@@ -38,13 +38,13 @@ export class HoldfastError extends Error {
     Object.defineProperty(this, BRAND, { value: true })
   }
 
-  static [Symbol.hasInstance](value: unknown): boolean {
+  static override [Symbol.hasInstance](value: unknown): boolean {
     if (typeof value !== 'object' || value === null || !(BRAND in value)) return false
     // biome-ignore lint/complexity/noThisInStatic: in a subclass `this` is that subclass, and its code is the one to compare
     const asked: unknown = this
     if (asked === HoldfastError) return true
     const code = CODES.get(asked)
-    if (code !== undefined) return (value as HoldfastError).code === code
+    if (code !== undefined) return (value as unknown as HoldfastError).code === code
     return Function.prototype[Symbol.hasInstance].call(asked, value) // somebody's own subclass
   }
 }

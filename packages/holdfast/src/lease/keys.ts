@@ -9,14 +9,14 @@ export const KEY_BYTES_MAX = 512
 const HOLDER_LENGTH_MAX = 256
 
 /** Refuses what cannot be a key: anything but a non-empty, well-formed string of at most 512 bytes of UTF-8 without NUL. */
-export function checkKey(option: string, key: unknown): asserts key is string {
+export function checkKey(option: string, key: unknown, bytesMax = KEY_BYTES_MAX): asserts key is string {
   if (typeof key !== 'string') throw new InvalidArgumentError(option, key, 'must be a string')
   if (key === '') throw new InvalidArgumentError(option, key, 'must not be empty')
   if (key.includes('\0')) throw new InvalidArgumentError(option, key, 'must not contain a NUL character')
   if (!isWellFormed(key)) throw new InvalidArgumentError(option, key, 'must be well-formed text (it has half of a surrogate pair)')
   // A character takes at most three bytes for each UTF-16 unit: short keys need no counting.
-  if (key.length * 3 > KEY_BYTES_MAX && utf8Bytes(key) > KEY_BYTES_MAX) {
-    throw new InvalidArgumentError(option, key, `must be at most ${KEY_BYTES_MAX} bytes of UTF-8, prefix included (it is ${utf8Bytes(key)})`)
+  if (key.length * 3 > bytesMax && utf8Bytes(key) > bytesMax) {
+    throw new InvalidArgumentError(option, key, `must be at most ${bytesMax} bytes of UTF-8, prefix included (it is ${utf8Bytes(key)})`)
   }
 }
 
