@@ -17,6 +17,8 @@ export interface Core {
   readonly timeline: Timeline
   readonly alarms: Alarms
   readonly random: Random
+  /** The identity of one acquisition. */
+  newClaim(): string
   readonly events: Events
   readonly caller: Caller
   readonly aborts: AbortHub

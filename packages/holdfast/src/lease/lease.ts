@@ -110,6 +110,8 @@ export class HeldLease implements Lease {
   #state: 'held' | 'lost' | 'ended' = 'held'
   #lost: LeaseLostError | undefined
   #controller: AbortController | undefined
+  /** Whether the signal has aborted, or will be born aborted, and with what. */
+  #aborted = false
   #abortReason: unknown
   #stopListening: (() => void) | undefined
   #released: Promise<Released> | undefined
@@ -153,7 +155,7 @@ export class HeldLease implements Lease {
     this.#look()
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
-      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason)
+      if (this.#aborted) this.#controller.abort(this.#abortReason ?? this.endError)
     }
     return this.#controller.signal
   }
@@ -215,7 +217,8 @@ export class HeldLease implements Lease {
     if (this.#state !== 'held') return
     this.#state = 'lost'
     this.#lost = new LeaseLostError(this.key, this.token, reason, cause === undefined ? undefined : { cause })
-    this.#end(this.#lost)
+    this.#end()
+    this.abort(this.#lost)
     this.#forget()
     this.#home.leave(this)
     if (this.requests.acquires > 0 || this.requests.renewals > 0) this.#withdrawLater()
@@ -224,9 +227,11 @@ export class HeldLease implements Lease {
 
   /** Aborts the signal, and with it the work; the lease itself stays held until the work gives it back. */
   abort(reason: unknown): void {
-    if (this.#abortReason !== undefined) return
-    this.#abortReason = reason ?? new LeaseLostError(this.key, this.token, 'closing')
-    this.#controller?.abort(this.#abortReason)
+    if (this.#aborted) return
+    this.#aborted = true
+    this.#abortReason = reason
+    // Made on demand: most leases are given back before anybody looked at their signal.
+    this.#controller?.abort(reason ?? this.endError)
   }
 
   /** The client closes: the work is told to stop (G12). */
@@ -238,7 +243,8 @@ export class HeldLease implements Lease {
     this.#look()
     if (this.#state === 'lost') return this.#releaseLost()
     this.#state = 'ended'
-    this.#end(new LeaseLostError(this.key, this.token, 'released'))
+    this.#end()
+    this.abort(undefined)
     const restMs = this.grantedMs + this.settings.minHoldMs - this.#core.timeline.now()
     const released = restMs > 0 ? this.#linger(restMs) : await this.#home.giveBack(this)
     this.#forget()
@@ -312,10 +318,9 @@ export class HeldLease implements Lease {
   }
 
   /** What every end has in common. */
-  #end(reason: LeaseLostError): void {
+  #end(): void {
     this.#core.alarms.cancel(this.#alarm)
     this.#core.alarms.stopLooking()
     this.#stopListening?.()
-    this.abort(reason)
   }
 }

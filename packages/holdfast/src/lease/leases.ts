@@ -123,6 +123,8 @@ class Client implements Leases {
     const core: Omit<Core, 'renewals'> = {
       ...parts,
       prefix,
+      // The time of day is part of it: a copy of a whole virtual machine has a copy of its generator too, and would draw alike.
+      newClaim: () => `${random.claim()}.${clock.wallMs().toString(36)}`,
       holder: holderLabel(options.holder),
       aborts: new AbortHub(),
       withdrawals: new Withdrawals(parts),

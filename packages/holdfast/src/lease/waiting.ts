@@ -63,7 +63,7 @@ export class Contender {
     this.#core = core
     this.#contest = contest
     this.#name = core.prefix + contest.key
-    this.#claim = core.random.claim()
+    this.#claim = core.newClaim()
     this.#handover = contest.handover
   }
 
@@ -264,7 +264,7 @@ export class Contender {
   }
 
   #newClaim(): void {
-    this.#claim = this.#core.random.claim()
+    this.#claim = this.#core.newClaim()
     this.#requests = { acquires: 0, renewals: 0 }
     this.#known = false
     // A watch is for a claim.
