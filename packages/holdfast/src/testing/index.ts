@@ -1,5 +1,6 @@
 // `holdfast/testing`: time by hand, networks with faults, and the cases that a store has to pass.
 export { VirtualClock, type VirtualClockOptions } from './clock.js'
+export * from './conformance/index.js'
 export {
   type Fault,
   type FaultyCall,

@@ -66,9 +66,13 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
 
   const stateOf = (key: string) => states.get(key) ?? protocol.unknownKey(prunedToken)
 
+  function checkOpen(): void {
+    if (closed) throw new StoreError('the memory store is closed', { outcome: 'none', cause: new ClosedError('closed') })
+  }
+
   /** One atomic step on one key. */
   function step<Answer>(key: string, run: (state: protocol.KeyState, nowMs: number) => protocol.Step<Answer>): Answer {
-    if (closed) throw new StoreError('the memory store is closed', { outcome: 'none', cause: new ClosedError('closed') })
+    checkOpen()
     const before = stateOf(key)
     const nowMs = clock.monoMs()
     const { state, answer, wake } = run(before, nowMs)
@@ -121,6 +125,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
     },
 
     async *list({ prefix = '', free = false } = {}) {
+      checkOpen()
       for (const key of [...states.keys()].filter((name) => name.startsWith(prefix)).sort(byText)) {
         const record = protocol.record(key, stateOf(key), clock.monoMs())
         if (record !== null && (free || record.state === 'held' || record.waiters.length > 0)) yield record
@@ -139,6 +144,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
       const watcher = new Watcher(claim)
       const peers = watchers.get(key) ?? new Set()
       watchers.set(key, peers.add(watcher))
+      if (closed) watcher.end()
       if (protocol.mayBeFree(stateOf(key), claim, clock.monoMs())) watcher.hint()
       return watcher.until(signal, () => {
         peers.delete(watcher)
@@ -148,6 +154,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
 
     async close() {
       closed = true
+      for (const peers of watchers.values()) for (const watcher of peers) watcher.end()
     },
   }
 }
@@ -167,6 +174,7 @@ function byText(a: string, b: string): number {
 class Watcher {
   readonly claim: string
   #pending = false
+  #ended = false
   #wake: (() => void) | undefined
 
   constructor(claim: string) {
@@ -178,11 +186,17 @@ class Watcher {
     this.#wake?.()
   }
 
+  /** Ends the watch, as its signal does. */
+  end(): void {
+    this.#ended = true
+    this.#wake?.()
+  }
+
   async *until(signal: AbortSignal, done: () => void): AsyncGenerator<void> {
-    const end = () => this.#wake?.()
+    const end = () => this.end()
     signal.addEventListener('abort', end)
     try {
-      while (!signal.aborted) {
+      while (!signal.aborted && !this.#ended) {
         if (this.#pending) {
           this.#pending = false
           yield
