@@ -67,7 +67,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   const stateOf = (key: string) => states.get(key) ?? protocol.unknownKey(prunedToken)
 
   function checkOpen(): void {
-    if (closed) throw new StoreError('the memory store is closed', { outcome: 'none', cause: new ClosedError('closed') })
+    if (closed)
+      throw new StoreError('the memory store is closed', { outcome: 'none', cause: new ClosedError('closed') })
   }
 
   /** One atomic step on one key. */
@@ -80,7 +81,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
       states.set(key, state)
       lastUseMs.set(key, nowMs)
     }
-    if (wake !== undefined) for (const watcher of watchers.get(key) ?? []) if (wake === '' || wake === watcher.claim) watcher.hint()
+    if (wake !== undefined)
+      for (const watcher of watchers.get(key) ?? []) if (wake === '' || wake === watcher.claim) watcher.hint()
     return answer
   }
 
@@ -109,7 +111,9 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
     },
 
     async renew(leases) {
-      return leases.map(({ key, claim, ttlMs }) => step(key, (state, nowMs) => protocol.renew(state, claim, ttlMs, nowMs)))
+      return leases.map(({ key, claim, ttlMs }) =>
+        step(key, (state, nowMs) => protocol.renew(state, claim, ttlMs, nowMs)),
+      )
     },
 
     async release({ key, claim }) {

@@ -82,8 +82,8 @@ export const failures: readonly ConformanceCase[] = [
       const call = w.store.acquire(request, { signal: ending.signal, timeoutMs: w.longMs }).catch(() => undefined)
       ending.abort()
       await call
-      await w.withdraw(a)
-      await w.granted(b)
+      await w.granted(b, { key: `${w.key}other` })
+      await w.freed(b, { key: `${w.key}other` })
     },
   },
 ]
