@@ -51,7 +51,9 @@ export class Caller {
         this.#timeline.now() + timeoutMs,
         () => {
           over = true
-          const error = new StoreError(`the store did not answer ${what} within ${Math.round(timeoutMs)} ms`, { outcome: 'unknown' })
+          const error = new StoreError(`the store did not answer ${what} within ${Math.round(timeoutMs)} ms`, {
+            outcome: 'unknown',
+          })
           reject(error)
           call.end(error)
         },

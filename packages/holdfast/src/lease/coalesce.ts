@@ -55,7 +55,9 @@ export class Coalescer {
     }
     const shared: Gathering = {
       // Not in this turn: the run must not begin before its first caller has joined it.
-      result: Promise.resolve().then(() => run(controller.signal, close)).finally(close),
+      result: Promise.resolve()
+        .then(() => run(controller.signal, close))
+        .finally(close),
       controller,
       callers: 0,
     }

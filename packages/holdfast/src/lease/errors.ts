@@ -40,12 +40,10 @@ export class HoldfastError extends Error {
 
   static override [Symbol.hasInstance](value: unknown): boolean {
     if (typeof value !== 'object' || value === null || !(BRAND in value)) return false
-    // biome-ignore lint/complexity/noThisInStatic: in a subclass `this` is that subclass, and its code is the one to compare
-    const asked: unknown = this
-    if (asked === HoldfastError) return true
-    const code = CODES.get(asked)
+    if (this === HoldfastError) return true
+    const code = CODES.get(this)
     if (code !== undefined) return (value as unknown as HoldfastError).code === code
-    return Function.prototype[Symbol.hasInstance].call(asked, value) // somebody's own subclass
+    return Function.prototype[Symbol.hasInstance].call(this, value) // somebody's own subclass
   }
 }
 
@@ -92,7 +90,9 @@ export class LeaseHeldError extends HoldfastError {
 export type LostReason = 'expired' | 'taken' | 'revoked' | 'deadline' | 'maxHold' | 'closing' | 'released'
 
 /** How the work under a lease ended, as far as it did. */
-export type Outcome = { readonly is: 'returned'; readonly value: unknown } | { readonly is: 'threw'; readonly error: unknown }
+export type Outcome =
+  | { readonly is: 'returned'; readonly value: unknown }
+  | { readonly is: 'threw'; readonly error: unknown }
 
 const WHY: Record<LostReason, string> = {
   expired: 'it ran out at the store',
@@ -156,7 +156,10 @@ export class TooManyWaitersError extends HoldfastError {
   readonly key: string
 
   constructor(key: string, limit: number) {
-    super('TOO_MANY_WAITERS', `${limit} callers of this process already wait for "${key}": shed load, or raise maxLocalWaiters`)
+    super(
+      'TOO_MANY_WAITERS',
+      `${limit} callers of this process already wait for "${key}": shed load, or raise maxLocalWaiters`,
+    )
     this.key = key
   }
 }
@@ -173,7 +176,10 @@ export class DrainTimeoutError extends HoldfastError {
   readonly keys: readonly string[]
 
   constructor(keys: readonly string[], drainMs: number) {
-    super('DRAIN_TIMEOUT', `after ${drainMs} ms work still ran under ${keys.map((key) => `"${key}"`).join(', ')}: not released`)
+    super(
+      'DRAIN_TIMEOUT',
+      `after ${drainMs} ms work still ran under ${keys.map((key) => `"${key}"`).join(', ')}: not released`,
+    )
     this.keys = keys
   }
 }

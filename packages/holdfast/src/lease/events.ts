@@ -11,7 +11,13 @@ export type LeaseEvent =
   /** A renewal succeeded. `remainingMs` is what is left until the new deadline. */
   | { readonly type: 'renewed'; readonly key: string; readonly token: number; readonly remainingMs: number }
   /** A renewal failed and will be tried again. `remainingMs` is what is left until the deadline. */
-  | { readonly type: 'renewal-failed'; readonly key: string; readonly token: number; readonly remainingMs: number; readonly cause: unknown }
+  | {
+      readonly type: 'renewal-failed'
+      readonly key: string
+      readonly token: number
+      readonly remainingMs: number
+      readonly cause: unknown
+    }
   /** A lease was given back, or handed to the next waiter of this process. */
   | { readonly type: 'released'; readonly key: string; readonly token: number }
   /** A release was not confirmed. It goes on in the background; the ttl frees the lease in any case. */
@@ -36,9 +42,9 @@ interface Channel {
 }
 
 /** `node:diagnostics_channel`, where the platform has it, without an import that other platforms could not follow. */
-const diagnostics = (globalThis as { process?: { getBuiltinModule?(id: string): { channel(name: string): Channel } | undefined } }).process?.getBuiltinModule?.(
-  'node:diagnostics_channel',
-)
+const diagnostics = (
+  globalThis as { process?: { getBuiltinModule?(id: string): { channel(name: string): Channel } | undefined } }
+).process?.getBuiltinModule?.('node:diagnostics_channel')
 const channels = new Map<string, Channel | undefined>()
 
 function channelOf(type: string): Channel | undefined {

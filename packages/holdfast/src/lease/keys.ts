@@ -13,18 +13,26 @@ export function checkKey(option: string, key: unknown, bytesMax = KEY_BYTES_MAX)
   if (typeof key !== 'string') throw new InvalidArgumentError(option, key, 'must be a string')
   if (key === '') throw new InvalidArgumentError(option, key, 'must not be empty')
   if (key.includes('\0')) throw new InvalidArgumentError(option, key, 'must not contain a NUL character')
-  if (!isWellFormed(key)) throw new InvalidArgumentError(option, key, 'must be well-formed text (it has half of a surrogate pair)')
+  if (!isWellFormed(key))
+    throw new InvalidArgumentError(option, key, 'must be well-formed text (it has half of a surrogate pair)')
   // A character takes at most three bytes for each UTF-16 unit: short keys need no counting.
   if (key.length * 3 > bytesMax && utf8Bytes(key) > bytesMax) {
-    throw new InvalidArgumentError(option, key, `must be at most ${bytesMax} bytes of UTF-8, prefix included (it is ${utf8Bytes(key)})`)
+    throw new InvalidArgumentError(
+      option,
+      key,
+      `must be at most ${bytesMax} bytes of UTF-8, prefix included (it is ${utf8Bytes(key)})`,
+    )
   }
 }
 
 /** Refuses what cannot label a holder. */
 export function checkHolder(holder: unknown): asserts holder is string {
-  if (typeof holder !== 'string' || holder === '') throw new InvalidArgumentError('holder', holder, 'must be a non-empty string')
-  if (holder.length > HOLDER_LENGTH_MAX) throw new InvalidArgumentError('holder', holder, `must be at most ${HOLDER_LENGTH_MAX} characters`)
-  if (holder.includes('\0') || !isWellFormed(holder)) throw new InvalidArgumentError('holder', holder, 'must be well-formed text without NUL')
+  if (typeof holder !== 'string' || holder === '')
+    throw new InvalidArgumentError('holder', holder, 'must be a non-empty string')
+  if (holder.length > HOLDER_LENGTH_MAX)
+    throw new InvalidArgumentError('holder', holder, `must be at most ${HOLDER_LENGTH_MAX} characters`)
+  if (holder.includes('\0') || !isWellFormed(holder))
+    throw new InvalidArgumentError('holder', holder, 'must be well-formed text without NUL')
 }
 
 const encoder = new TextEncoder()

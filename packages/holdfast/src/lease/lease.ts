@@ -201,7 +201,12 @@ export class HeldLease implements Lease {
     this.deadlineMs = Math.max(this.deadlineMs, sentMs + ttlMs - this.settings.marginMs)
     this.renewAt(this.settings.renew ? this.#core.renewals.dueAfter(this.settings, nowMs) : Number.POSITIVE_INFINITY)
     if (this.#core.events.wanted('renewed')) {
-      this.#core.events.emit({ type: 'renewed', key: this.key, token: this.token, remainingMs: this.deadlineMs - nowMs })
+      this.#core.events.emit({
+        type: 'renewed',
+        key: this.key,
+        token: this.token,
+        remainingMs: this.deadlineMs - nowMs,
+      })
     }
   }
 
@@ -255,7 +260,8 @@ export class HeldLease implements Lease {
   #releaseLost(): Released {
     const reason = this.#lost?.reason ?? 'expired'
     const ownTermRuns = reason === 'maxHold' || reason === 'deadline' || reason === 'revoked'
-    if (this.#lateWithdrawal !== undefined || (ownTermRuns && this.#core.timeline.now() < this.termEndsMs)) this.#withdraw()
+    if (this.#lateWithdrawal !== undefined || (ownTermRuns && this.#core.timeline.now() < this.termEndsMs))
+      this.#withdraw()
     return { is: 'lost', reason }
   }
 

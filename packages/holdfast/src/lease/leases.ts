@@ -7,7 +7,15 @@ import { Caller } from './call.js'
 import { systemClock } from './clock.js'
 import { Coalescer } from './coalesce.js'
 import type { Core } from './core.js'
-import { ClosedError, DrainTimeoutError, InvalidArgumentError, LeaseHeldError, LeaseLostError, type Outcome, StoreError } from './errors.js'
+import {
+  ClosedError,
+  DrainTimeoutError,
+  InvalidArgumentError,
+  LeaseHeldError,
+  LeaseLostError,
+  type Outcome,
+  StoreError,
+} from './errors.js'
 import { Events } from './events.js'
 import { checkHolder, checkKey, KEY_BYTES_MAX } from './keys.js'
 import { HeldLease, type Home, type Lease } from './lease.js'
@@ -109,15 +117,22 @@ class Client implements Leases {
     checkOptions(options)
     const { store, prefix = '', clock = systemClock, random = systemRandom, onEvent } = options
     if (typeof store !== 'object' || store === null || typeof store.acquire !== 'function') {
-      throw new InvalidArgumentError('store', store, 'must be a store, such as memoryStore() or sqliteStore({ path, Database })')
+      throw new InvalidArgumentError(
+        'store',
+        store,
+        'must be a store, such as memoryStore() or sqliteStore({ path, Database })',
+      )
     }
-    if (store.contract !== 1) throw new InvalidArgumentError('store', store.contract, 'must speak contract 1; this one has another version')
+    if (store.contract !== 1)
+      throw new InvalidArgumentError('store', store.contract, 'must speak contract 1; this one has another version')
     if (typeof prefix !== 'string') throw new InvalidArgumentError('prefix', prefix, 'must be a string')
     if (prefix !== '') checkKey('prefix', prefix)
     if (onEvent !== undefined) checkFunction('onEvent', onEvent)
     const events = new Events(onEvent)
     const timeline = new Timeline(clock)
-    const alarms = new Alarms(clock, timeline, (cause) => events.emit({ type: 'callback-failed', callback: 'timer', cause }))
+    const alarms = new Alarms(clock, timeline, (cause) =>
+      events.emit({ type: 'callback-failed', callback: 'timer', cause }),
+    )
     const caller = new Caller(alarms, timeline)
     const parts = { store, timeline, alarms, random, events, caller }
     const core: Omit<Core, 'renewals'> = {
@@ -194,10 +209,21 @@ class Client implements Leases {
     )
     const outcome = outcomes[0]
     if (outcome?.is === 'lost') throw new LeaseLostError(key, token, outcome.reason)
-    if (outcome?.is !== 'renewed') throw new StoreError('the store does not know whether the lease was renewed', { outcome: 'unknown', cause: outcome?.cause })
+    if (outcome?.is !== 'renewed')
+      throw new StoreError('the store does not know whether the lease was renewed', {
+        outcome: 'unknown',
+        cause: outcome?.cause,
+      })
     const ttlMs = Math.min(settings.ttlMs, outcome.ttlMs)
     const home: Home = { giveBack: (lease) => releaseAtStore(this.#core, lease), leave() {} }
-    const lease = new HeldLease(this.#core, home, key, settings, { claim, holder: grant.holder, token, sentMs, ttlMs, requests })
+    const lease = new HeldLease(this.#core, home, key, settings, {
+      claim,
+      holder: grant.holder,
+      token,
+      sentMs,
+      ttlMs,
+      requests,
+    })
     lease.assertHeld()
     return lease
   }
@@ -255,7 +281,11 @@ class Client implements Leases {
     for (const lease of kept) lease.lose('closing')
     await this.#until(untilMs, () => withdrawals.settled())
     if (this.#options.closeStore !== false) await this.#until(untilMs + STORE_CLOSE_MS, () => store.close())
-    if (kept.length > 0) throw new DrainTimeoutError(kept.map((lease) => lease.key), drainMs)
+    if (kept.length > 0)
+      throw new DrainTimeoutError(
+        kept.map((lease) => lease.key),
+        drainMs,
+      )
   }
 
   /** Resolves when every lease has been given back, or lost. */
@@ -306,11 +336,14 @@ function split<Options extends object, T>(rest: [Work<T>] | [Options, Work<T>]):
 }
 
 function checkGrant(grant: unknown, prefix: string): asserts grant is Grant {
-  if (typeof grant !== 'object' || grant === null) throw new InvalidArgumentError('grant', grant, 'must be a grant: { key, token, claim, holder }')
+  if (typeof grant !== 'object' || grant === null)
+    throw new InvalidArgumentError('grant', grant, 'must be a grant: { key, token, claim, holder }')
   const { key, token, claim, holder } = grant as Partial<Grant>
   checkKey('grant.key', key)
-  if (!key.startsWith(prefix)) throw new InvalidArgumentError('grant.key', key, `must start with this client's prefix ${JSON.stringify(prefix)}`)
+  if (!key.startsWith(prefix))
+    throw new InvalidArgumentError('grant.key', key, `must start with this client's prefix ${JSON.stringify(prefix)}`)
   if (!Number.isSafeInteger(token)) throw new InvalidArgumentError('grant.token', token, 'must be a safe integer')
-  if (typeof claim !== 'string' || claim === '') throw new InvalidArgumentError('grant.claim', claim, 'must be a non-empty string')
+  if (typeof claim !== 'string' || claim === '')
+    throw new InvalidArgumentError('grant.claim', claim, 'must be a non-empty string')
   checkHolder(holder)
 }

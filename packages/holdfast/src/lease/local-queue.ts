@@ -39,7 +39,8 @@ export class LocalQueues {
 
   /** The client closes: whoever waits is turned away. */
   turnAway(): void {
-    for (const queue of [...this.#queues.values()]) queue.turnAway(new ClosedError('these leases are closing: the wait was ended'))
+    for (const queue of [...this.#queues.values()])
+      queue.turnAway(new ClosedError('these leases are closing: the wait was ended'))
   }
 }
 
@@ -207,7 +208,8 @@ class LocalQueue implements Home {
       const lease = new HeldLease(this.#core, this, this.#key, waiter.settings, verdict.granted)
       this.#owner = lease
       const waitedMs = this.#core.timeline.now() - waiter.startedMs
-      if (this.#core.events.wanted('acquired')) this.#core.events.emit({ type: 'acquired', key: this.#key, token: lease.token, waitedMs })
+      if (this.#core.events.wanted('acquired'))
+        this.#core.events.emit({ type: 'acquired', key: this.#key, token: lease.token, waitedMs })
       waiter.resolve(lease)
       this.#answerOneTimers({ is: 'held', held: this.#ownedAnswer(lease, 0).held })
       return
@@ -221,7 +223,8 @@ class LocalQueue implements Home {
     if (refusal.is === 'held' && !head.told && head.settings.waitMs > 0) {
       head.told = true
       const { holder, remainingMs } = refusal.held
-      if (this.#core.events.wanted('waiting')) this.#core.events.emit({ type: 'waiting', key: this.#key, holder, remainingMs })
+      if (this.#core.events.wanted('waiting'))
+        this.#core.events.emit({ type: 'waiting', key: this.#key, holder, remainingMs })
     }
     this.#answerOneTimers(refusal)
   }
@@ -294,7 +297,11 @@ class LocalQueue implements Home {
   }
 
   #ownedAnswer(owner: HeldLease, waitedMs: number): Extract<Answer, { is: 'held' }> {
-    return { is: 'held', held: { holder: this.#core.holder, remainingMs: owner.remainingMs + owner.settings.marginMs }, waitedMs }
+    return {
+      is: 'held',
+      held: { holder: this.#core.holder, remainingMs: owner.remainingMs + owner.settings.marginMs },
+      waitedMs,
+    }
   }
 
   /** What one in line is told whose patience is over: who holds the key, as far as this process knows (G13). */
@@ -302,7 +309,10 @@ class LocalQueue implements Home {
     if (this.#owner !== undefined) return { is: 'held', held: this.#ownedAnswer(this.#owner, 0).held }
     const last = this.#contender?.last
     if (last !== undefined) return last
-    return { is: 'failed', error: new StoreError(`the store has not answered for "${this.#key}" yet`, { outcome: 'none' }) }
+    return {
+      is: 'failed',
+      error: new StoreError(`the store has not answered for "${this.#key}" yet`, { outcome: 'none' }),
+    }
   }
 }
 

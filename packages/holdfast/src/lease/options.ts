@@ -103,20 +103,30 @@ type Given = AcquireOptions & { readonly waitMs?: number | undefined }
 
 /** The settings of a client, or of one call on top of them. */
 export function settle(given: Given, base: Given | undefined, store: LeaseStore): LeaseSettings {
-  const pick = <Name extends keyof Given>(name: Name): Given[Name] => (given[name] === undefined ? base?.[name] : given[name])
+  const pick = <Name extends keyof Given>(name: Name): Given[Name] =>
+    given[name] === undefined ? base?.[name] : given[name]
 
   const ttlMs = Math.ceil(duration('ttlMs', pick('ttlMs') ?? TTL_MS))
   if (ttlMs < 1) throw new InvalidArgumentError('ttlMs', ttlMs, 'must be above 0')
   if (ttlMs > TTL_MS_MAX) throw new InvalidArgumentError('ttlMs', ttlMs, `must be at most ${TTL_MS_MAX} (ten years)`)
   if (ttlMs < store.capabilities.ttlMsMin) {
-    throw new InvalidArgumentError('ttlMs', ttlMs, `must be at least ${store.capabilities.ttlMsMin} on the ${store.name} store`)
+    throw new InvalidArgumentError(
+      'ttlMs',
+      ttlMs,
+      `must be at least ${store.capabilities.ttlMsMin} on the ${store.name} store`,
+    )
   }
   const marginMs = duration('marginMs', pick('marginMs') ?? Math.max(MARGIN_MS_MIN, ttlMs / 10))
   const renewEveryMs = duration('renewEveryMs', pick('renewEveryMs') ?? ttlMs / 2)
   const callTimeoutMs = duration('callTimeoutMs', pick('callTimeoutMs') ?? Math.min(CALL_TIMEOUT_MS_MAX, ttlMs / 8))
   const renew = pick('renew') ?? true
   if (typeof renew !== 'boolean') throw new InvalidArgumentError('renew', renew, 'must be true or false')
-  if (marginMs >= ttlMs) throw new InvalidArgumentError('marginMs', marginMs, `must be below ttlMs (${ttlMs}): nothing would be left to hold`)
+  if (marginMs >= ttlMs)
+    throw new InvalidArgumentError(
+      'marginMs',
+      marginMs,
+      `must be below ttlMs (${ttlMs}): nothing would be left to hold`,
+    )
   if (renewEveryMs <= 0) throw new InvalidArgumentError('renewEveryMs', renewEveryMs, 'must be above 0')
   if (callTimeoutMs <= 0) throw new InvalidArgumentError('callTimeoutMs', callTimeoutMs, 'must be above 0')
   if (renew && renewEveryMs + callTimeoutMs >= ttlMs - marginMs) {
@@ -129,9 +139,15 @@ export function settle(given: Given, base: Given | undefined, store: LeaseStore)
   const maxHoldMs = duration('maxHoldMs', pick('maxHoldMs') ?? Number.POSITIVE_INFINITY, true)
   if (maxHoldMs <= 0) throw new InvalidArgumentError('maxHoldMs', maxHoldMs, 'must be above 0')
   const minHoldMs = duration('minHoldMs', pick('minHoldMs') ?? 0)
-  if (minHoldMs > maxHoldMs) throw new InvalidArgumentError('minHoldMs', minHoldMs, `must not be above maxHoldMs (${maxHoldMs})`)
+  if (minHoldMs > maxHoldMs)
+    throw new InvalidArgumentError('minHoldMs', minHoldMs, `must not be above maxHoldMs (${maxHoldMs})`)
   const retry = pick('retry')
-  if (retry !== undefined && typeof retry !== 'function') throw new InvalidArgumentError('retry', retry, 'must be a function of the situation, such as exponential({ minMs, maxMs })')
+  if (retry !== undefined && typeof retry !== 'function')
+    throw new InvalidArgumentError(
+      'retry',
+      retry,
+      'must be a function of the situation, such as exponential({ minMs, maxMs })',
+    )
   return {
     ttlMs,
     marginMs,
@@ -150,7 +166,11 @@ export function settle(given: Given, base: Given | undefined, store: LeaseStore)
 /** A number of ms, 0 or more; `Infinity` only where it has a meaning. */
 export function duration(option: string, value: unknown, endless = false): number {
   if (typeof value === 'number' && value >= 0 && (endless || value !== Number.POSITIVE_INFINITY)) return value
-  throw new InvalidArgumentError(option, value, `must be a ${endless ? '' : 'finite '}number of ms, 0 or more${endless ? ' (Infinity is allowed)' : ''}`)
+  throw new InvalidArgumentError(
+    option,
+    value,
+    `must be a ${endless ? '' : 'finite '}number of ms, 0 or more${endless ? ' (Infinity is allowed)' : ''}`,
+  )
 }
 
 /** A whole number, 0 or more. */
@@ -186,7 +206,13 @@ export function checkFunction(option: string, fn: unknown): void {
 
 function checkSignal(signal: AbortSignal | undefined): AbortSignal | undefined {
   if (signal === undefined) return undefined
-  if (typeof signal === 'object' && signal !== null && typeof signal.aborted === 'boolean' && typeof signal.addEventListener === 'function') return signal
+  if (
+    typeof signal === 'object' &&
+    signal !== null &&
+    typeof signal.aborted === 'boolean' &&
+    typeof signal.addEventListener === 'function'
+  )
+    return signal
   throw new InvalidArgumentError('signal', signal, 'must be an AbortSignal')
 }
 
@@ -200,6 +226,7 @@ function checkMeta(meta: Json | undefined): Json | undefined {
   }
   if (text === undefined) throw new InvalidArgumentError('meta', meta, 'must be a value that JSON can carry')
   const bytes = new TextEncoder().encode(text).length
-  if (bytes > META_BYTES_MAX) throw new InvalidArgumentError('meta', meta, `must be at most ${META_BYTES_MAX} bytes as JSON (it is ${bytes})`)
+  if (bytes > META_BYTES_MAX)
+    throw new InvalidArgumentError('meta', meta, `must be at most ${META_BYTES_MAX} bytes as JSON (it is ${bytes})`)
   return JSON.parse(text) as Json
 }

@@ -53,7 +53,9 @@ export class Renewals {
     const { key, claim } = lease.grant
     this.#core.caller
       .run('a renewal', lease.settings.callTimeoutMs, (call) => this.#core.store.renew([{ key, claim, ttlMs }], call))
-      .catch((cause) => this.#core.events.emit({ type: 'renewal-failed', key: lease.key, token: lease.token, remainingMs: 0, cause }))
+      .catch((cause) =>
+        this.#core.events.emit({ type: 'renewal-failed', key: lease.key, token: lease.token, remainingMs: 0, cause }),
+      )
   }
 
   /** Gives a lease back whose holder has long ended it. */
@@ -89,7 +91,10 @@ export class Renewals {
     const sentMs = timeline.now()
     const late = (outcomes: RenewOutcome[]) => batch.forEach((lease, i) => this.#apply(lease, sentMs, outcomes[i]))
     try {
-      const outcomes = await caller.run('a renewal', timeoutMs, (call) => store.renew(requests, call), { answered, late })
+      const outcomes = await caller.run('a renewal', timeoutMs, (call) => store.renew(requests, call), {
+        answered,
+        late,
+      })
       batch.forEach((lease, i) => {
         const outcome = outcomes[i]
         if (this.#apply(lease, sentMs, outcome)) this.#settle(lease, lease.endError)
@@ -131,7 +136,8 @@ export class Renewals {
   }
 }
 
-const noOutcome = (name: string) => new StoreError(`the ${name} store left out the outcome of a renewal`, { outcome: 'unknown' })
+const noOutcome = (name: string) =>
+  new StoreError(`the ${name} store left out the outcome of a renewal`, { outcome: 'unknown' })
 
 /**
  * Gives a claim back at the store, in one bounded call. With an acquire of it still on its way it is withdrawn instead, so that
@@ -141,7 +147,9 @@ export async function releaseAtStore(core: Core, lease: HeldLease, keepAlive = t
   const { caller, events, store, withdrawals } = core
   const { grant, key, token, settings } = lease
   try {
-    const answer = await caller.run('a release', settings.callTimeoutMs, (call) => store.release(grant, call), { keepAlive })
+    const answer = await caller.run('a release', settings.callTimeoutMs, (call) => store.release(grant, call), {
+      keepAlive,
+    })
     if (lease.requests.acquires > 0) withdrawals.add(grant.key, grant.claim, settings)
     if (answer.is === 'released') {
       if (events.wanted('released')) events.emit({ type: 'released', key, token })

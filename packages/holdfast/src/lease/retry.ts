@@ -54,12 +54,15 @@ export function fixed(options: { readonly delayMs: number } & AttemptLimit): Ret
  * await leases.acquire('report', { retry: exponential({ minMs: 50, maxMs: 2_000 }) })
  * ```
  */
-export function exponential(options: { readonly minMs: number; readonly maxMs: number; readonly jitter?: number } & AttemptLimit): RetryPolicy {
+export function exponential(
+  options: { readonly minMs: number; readonly maxMs: number; readonly jitter?: number } & AttemptLimit,
+): RetryPolicy {
   const { minMs, maxMs, jitter = 0.5, maxAttempts = Number.POSITIVE_INFINITY } = options
   checkDelay('minMs', minMs)
   checkDelay('maxMs', maxMs)
   if (maxMs < minMs) throw new InvalidArgumentError('maxMs', maxMs, `must not be below minMs (${minMs})`)
-  if (typeof jitter !== 'number' || !(jitter >= 0 && jitter <= 1)) throw new InvalidArgumentError('jitter', jitter, 'must be a number from 0 to 1')
+  if (typeof jitter !== 'number' || !(jitter >= 0 && jitter <= 1))
+    throw new InvalidArgumentError('jitter', jitter, 'must be a number from 0 to 1')
   checkAttempts(maxAttempts)
   return ({ attempt, random }) => {
     if (attempt >= maxAttempts) return null
@@ -69,7 +72,8 @@ export function exponential(options: { readonly minMs: number; readonly maxMs: n
 }
 
 /** Without a policy of the caller's: quick at first, then about once a second, and slower while the store is in trouble. */
-export const defaultRetry: RetryPolicy = (situation) => (situation.error === undefined ? whenHeld(situation) : whenFailing(situation))
+export const defaultRetry: RetryPolicy = (situation) =>
+  situation.error === undefined ? whenHeld(situation) : whenFailing(situation)
 
 const whenHeld = exponential({ minMs: 25, maxMs: 1_000 })
 const whenFailing = exponential({ minMs: 50, maxMs: 2_000 })

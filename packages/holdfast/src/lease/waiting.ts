@@ -107,7 +107,10 @@ export class Contender {
     if (this.#requests.acquires > 0 || this.#known) this.#withdraw(this.#claim)
     if (this.#handover !== undefined) {
       this.#withdraw(this.#handover.from.grant.claim)
-      this.#handover.told(undefined, new StoreError('the handover was given up before the store answered', { outcome: 'unknown' }))
+      this.#handover.told(
+        undefined,
+        new StoreError('the handover was given up before the store answered', { outcome: 'unknown' }),
+      )
     }
   }
 
@@ -162,13 +165,24 @@ export class Contender {
     // C10: the deadline counts from the send; a grant that comes after its own deadline is none.
     if (timeline.now() >= sentMs + ttlMs - settings.marginMs) {
       if (!this.#stopped) this.#giveUpClaim()
-      return { is: 'failed', error: new StoreError(`the ${store.name} store granted the lease too late to be of use`, { outcome: 'none' }) }
+      return {
+        is: 'failed',
+        error: new StoreError(`the ${store.name} store granted the lease too late to be of use`, { outcome: 'none' }),
+      }
     }
     if (!Number.isSafeInteger(answer.token)) {
       if (!this.#stopped) this.#giveUpClaim()
-      return { is: 'failed', error: new StoreError(`the ${store.name} store granted ${answer.token}, which is no token`, { outcome: 'none' }) }
+      return {
+        is: 'failed',
+        error: new StoreError(`the ${store.name} store granted ${answer.token}, which is no token`, {
+          outcome: 'none',
+        }),
+      }
     }
-    return { is: 'granted', granted: { claim: this.#claim, holder: this.#core.holder, token: answer.token, sentMs, ttlMs, requests } }
+    return {
+      is: 'granted',
+      granted: { claim: this.#claim, holder: this.#core.holder, token: answer.token, sentMs, ttlMs, requests },
+    }
   }
 
   #request(): AcquireRequest {

@@ -3,7 +3,16 @@
 // SQLite store in rows; the stores with scripts or SQL of their own say the same in their language, and the conformance
 // suite compares. docs/design.md and docs/concepts/protocol.md say why each line is as it is.
 import { StoreError } from '../lease/errors.js'
-import type { AcquireRequest, Granted, Held, Json, LeaseRecord, ReleaseOutcome, RenewOutcome, StoreLostReason } from './contract.js'
+import type {
+  AcquireRequest,
+  Granted,
+  Held,
+  Json,
+  LeaseRecord,
+  ReleaseOutcome,
+  RenewOutcome,
+  StoreLostReason,
+} from './contract.js'
 
 /** All that a store remembers of one key. Times are on the store's clock, in ms. Treated as immutable. */
 export interface KeyState {
@@ -127,7 +136,8 @@ export function acquire(before: KeyState, request: AcquireRequest, nowMs: number
 }
 
 export function renew(state: KeyState, claim: string, ttlMs: number, nowMs: number): Step<RenewOutcome> {
-  if (!mayAct(state, claim, nowMs) || state.revoked) return { state, answer: { is: 'lost', reason: whyLost(state, claim) } }
+  if (!mayAct(state, claim, nowMs) || state.revoked)
+    return { state, answer: { is: 'lost', reason: whyLost(state, claim) } }
   const expiresMs = Math.max(state.expiresMs, nowMs + ttlMs)
   return { state: { ...state, expiresMs }, answer: { is: 'renewed', ttlMs } }
 }
@@ -233,7 +243,8 @@ function passTurn(state: KeyState, nowMs: number): KeyState {
   const queue = state.queue.filter((waiter, place) => waiter.freshUntilMs > nowMs && !(missed && place === 0))
   const head = queue[0]
   if (head === undefined) return { ...state, queue, reservedUntilMs: 0 }
-  if (head === state.queue[0] && state.reservedUntilMs !== 0) return queue.length === state.queue.length ? state : { ...state, queue }
+  if (head === state.queue[0] && state.reservedUntilMs !== 0)
+    return queue.length === state.queue.length ? state : { ...state, queue }
   return { ...state, queue, reservedUntilMs: nowMs + head.pollMs }
 }
 
@@ -248,9 +259,21 @@ function refusal(state: KeyState, because: Held['because'], nowMs: number): Held
   const held = isHeld(state, nowMs)
   const head = state.queue[0]
   if (!held && head !== undefined) {
-    return { is: 'held', because, holder: head.holder, token: state.token, remainingMs: Math.max(0, state.reservedUntilMs - nowMs) }
+    return {
+      is: 'held',
+      because,
+      holder: head.holder,
+      token: state.token,
+      remainingMs: Math.max(0, state.reservedUntilMs - nowMs),
+    }
   }
-  return { is: 'held', because, holder: held ? state.holder : '', token: state.token, remainingMs: held ? state.expiresMs - nowMs : 0 }
+  return {
+    is: 'held',
+    because,
+    holder: held ? state.holder : '',
+    token: state.token,
+    remainingMs: held ? state.expiresMs - nowMs : 0,
+  }
 }
 
 /** No, and a place in the queue if one was asked for. A turn that has just come is told to the one whose it is. */
@@ -277,7 +300,10 @@ function joinQueue(state: KeyState, request: AcquireRequest, pollMs: number, now
     const queue = state.queue.filter((waiter) => waiter.freshUntilMs > nowMs)
     return { ...state, queue: [...queue, { claim, holder, sinceMs: nowMs, pollMs, freshUntilMs }] }
   }
-  return { ...state, queue: state.queue.map((waiter, place) => (place === mine ? { ...waiter, pollMs, freshUntilMs } : waiter)) }
+  return {
+    ...state,
+    queue: state.queue.map((waiter, place) => (place === mine ? { ...waiter, pollMs, freshUntilMs } : waiter)),
+  }
 }
 
 const sweep = (ended: readonly Ended[], nowMs: number): readonly Ended[] =>
@@ -286,5 +312,7 @@ const sweep = (ended: readonly Ended[], nowMs: number): readonly Ended[] =>
 /** A token is a safe integer: what goes beyond is refused, never rounded. */
 function checkToken(token: number): number {
   if (Number.isSafeInteger(token)) return token
-  throw new StoreError(`the next token would be ${token}, beyond 2^53 - 1: this key can be granted no more`, { outcome: 'none' })
+  throw new StoreError(`the next token would be ${token}, beyond 2^53 - 1: this key can be granted no more`, {
+    outcome: 'none',
+  })
 }
