@@ -1,0 +1,36 @@
+// Which benchmarks there are: the modules in bench/benchmarks, by the names of their files.
+import { readdir } from 'node:fs/promises'
+import type { Benchmark } from './benchmark.js'
+
+const FOLDER = new URL('../benchmarks/', import.meta.url)
+
+export async function names(): Promise<string[]> {
+  const files = await readdir(FOLDER)
+  return files.flatMap((file) => (file.endsWith('.ts') ? file.slice(0, -3) : [])).sort()
+}
+
+/** One benchmark, checked for what would spoil its results. */
+export async function load(name: string): Promise<Benchmark> {
+  const { default: benchmark } = (await import(new URL(`${name}.ts`, FOLDER).href)) as { default: Benchmark }
+  check(name, benchmark)
+  return benchmark
+}
+
+export function check(file: string, { name, floor, subjects, targets = [] }: Benchmark): void {
+  const known = new Set(subjects.map((subject) => subject.name))
+  const named = [
+    floor,
+    ...subjects.flatMap((subject) => subject.floor ?? []),
+    ...targets.map((target) => target.subject),
+  ]
+  if (name !== file) throw new Error(`${file}.ts calls itself ${name}`)
+  if (known.size !== subjects.length) throw new Error(`${name} has two subjects of one name`)
+  for (const subject of named) if (!known.has(subject)) throw new Error(`${name} has no subject ${subject}`)
+}
+
+/** One line for each benchmark. */
+export async function listing(): Promise<string> {
+  const all = await Promise.all((await names()).map(load))
+  const width = Math.max(0, ...all.map(({ name }) => name.length))
+  return all.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join('\n')
+}
