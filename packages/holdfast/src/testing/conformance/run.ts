@@ -1,6 +1,7 @@
 // Runs the cases: under a test runner, or plainly.
 import type { ConformanceCase, ConformanceFactory, ConformanceNeed, ConformanceTarget } from './case.js'
 import { conformance } from './cases.js'
+import { check } from './check.js'
 import { ConformanceWorld } from './world.js'
 
 /** The parts of a test runner that are used: those of `node:test`, vitest, Jest and Mocha fit. */
@@ -17,6 +18,8 @@ export interface RunConformanceOptions extends ConformanceRunner {
   readonly create: ConformanceFactory
   /** Default: all. */
   readonly cases?: readonly ConformanceCase[]
+  /** Whether a case that does not apply is a failure, so that no capability gets lost unseen. Default false. */
+  readonly complete?: boolean
 }
 
 /**
@@ -39,13 +42,17 @@ export interface RunConformanceOptions extends ConformanceRunner {
  * })
  * ```
  */
-export function runConformance({ describe, it, name, create, cases = conformance }: RunConformanceOptions): void {
+export function runConformance(options: RunConformanceOptions): void {
+  const { describe, it, name, create, cases = conformance, complete = false } = options
   describe(name, () => {
     for (const one of cases) {
       it(`${one.id}: ${one.title}`, async (context) => {
         const result = await runCase(one, create)
         if (result.outcome === 'failed') throw result.error
-        if (result.outcome === 'not applicable') skip(context, `needs ${result.lacks.join(', ')}`)
+        if (result.outcome === 'passed') return
+        const why = `does not apply: the target lacks ${result.lacks.join(', ')}`
+        check(!complete, why)
+        skip(context, why)
       })
     }
   })
