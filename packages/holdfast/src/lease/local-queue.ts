@@ -248,8 +248,8 @@ class LocalQueue implements Home {
   }
 
   #settleRefused(waiter: Waiter, refusal: Refusal): void {
-    if (refusal.is === 'failed') return waiter.reject(refusal.error)
-    waiter.resolve({ is: 'held', held: refusal.held, waitedMs: this.#core.timeline.now() - waiter.startedMs })
+    if (refusal.is === 'failed') waiter.reject(refusal.error)
+    else waiter.resolve({ is: 'held', held: refusal.held, waitedMs: this.#core.timeline.now() - waiter.startedMs })
   }
 
   #stopContest(waiter: Waiter): void {

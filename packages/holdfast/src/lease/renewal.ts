@@ -89,7 +89,9 @@ export class Renewals {
       for (const lease of batch) lease.requests.renewals--
     }
     const sentMs = timeline.now()
-    const late = (outcomes: RenewOutcome[]) => batch.forEach((lease, i) => this.#apply(lease, sentMs, outcomes[i]))
+    const late = (outcomes: RenewOutcome[]) => {
+      for (const [i, lease] of batch.entries()) this.#apply(lease, sentMs, outcomes[i])
+    }
     try {
       const outcomes = await caller.run('a renewal', timeoutMs, (call) => store.renew(requests, call), {
         answered,
