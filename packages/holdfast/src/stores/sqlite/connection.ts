@@ -14,6 +14,7 @@ import {
   type SqliteStatement,
 } from './client.js'
 import { isOutOfRange } from './failure.js'
+import { Plain, type PlainTime } from './plain.js'
 import { prepareFile } from './schema.js'
 import * as sql from './sql.js'
 
@@ -70,7 +71,10 @@ export class Connection {
   readonly #load: Reader
   readonly #save: SqliteStatement
   readonly #dataVersion: Reader
+  /** The plain cases in one statement each, within a transaction or without. */
+  readonly plain: Plain
   #inTransaction = false
+  #offsetMs: number // as last read: others may have raised it since
 
   constructor({ path, Database, synchronous, clock }: FileOptions) {
     this.#path = path
@@ -84,6 +88,8 @@ export class Connection {
       this.#load = prepareReader(this.#db, sql.LOAD)
       this.#save = this.#db.prepare(sql.SAVE)
       this.#dataVersion = prepareReader(this.#db, sql.DATA_VERSION)
+      this.plain = new Plain(this.#db)
+      this.#offsetMs = this.#readOffsetMs()
       this.#inode = inodeOf(path)
     } catch (error) {
       closeQuietly(this.#db)
@@ -112,6 +118,7 @@ export class Connection {
   step<Answer>(key: string, run: (state: KeyState, nowMs: number) => Step<Answer>): Step<Answer> {
     const { state, atMs, offsetMs } = this.#read(key)
     let nowMs = this.#wallMs() + offsetMs
+    this.#offsetMs = offsetMs
     if (nowMs < atMs) {
       this.write(sql.RAISE_OFFSET, offsetMs + atMs - nowMs)
       nowMs = atMs
@@ -145,7 +152,16 @@ export class Connection {
 
   /** The file's time now. */
   nowMs(): number {
-    return this.#wallMs() + (this.read(sql.OFFSET)[0]?.[0] as number)
+    return this.#wallMs() + this.#readOffsetMs()
+  }
+
+  #readOffsetMs(): number {
+    return this.read(sql.OFFSET)[0]?.[0] as number
+  }
+
+  /** The file's time as far as it can be told without a look at the file: for `plain`, which checks. */
+  plainTime(): PlainTime {
+    return { nowMs: this.#wallMs() + this.#offsetMs, offsetMs: this.#offsetMs }
   }
 
   /** Changes whenever another connection has committed. */

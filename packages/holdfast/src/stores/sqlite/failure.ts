@@ -42,6 +42,12 @@ export function isBusy(error: unknown): boolean {
   return code === 'BUSY' || code === 'LOCKED'
 }
 
+/** What is known of a statement that was its own transaction: of these errors SQLite promises that it was undone. */
+export function outcomeOf(error: unknown): 'none' | 'unknown' {
+  const code = codeOf(error)
+  return code === 'IOERR' || code === 'OTHER' ? 'unknown' : 'none'
+}
+
 /** Whether a number in the row cannot be given exactly (node:sqlite throws; the others round, which is found afterwards). */
 export const isOutOfRange = (error: unknown): boolean =>
   error instanceof RangeError && (error as { code?: unknown }).code === 'ERR_OUT_OF_RANGE'

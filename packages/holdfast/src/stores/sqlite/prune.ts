@@ -29,7 +29,7 @@ export class Pruning {
   wrote(): void {
     if (++this.#steps < STEPS_PER_PASS) return
     this.#steps = 0
-    const pass = this.#turns.write((connection) => prunePass(connection, this.#after, this.#retentionMs))
+    const pass = this.#turns.write({ run: (connection) => prunePass(connection, this.#after, this.#retentionMs) })
     pass.then(
       ({ last }) => {
         this.#after = last ?? ''
@@ -45,7 +45,7 @@ export async function pruneAll(turns: Turns, olderThanMs: number, call?: CallOpt
   let forgotten = 0
   while (after !== undefined) {
     const from: string = after
-    const pass = await turns.write((connection) => prunePass(connection, from, olderThanMs), call)
+    const pass = await turns.write({ run: (connection) => prunePass(connection, from, olderThanMs) }, call)
     forgotten += pass.forgotten
     after = pass.last
   }
@@ -59,8 +59,10 @@ function prunePass(connection: Connection, after: string, olderThanMs: number): 
     .read(sql.PRUNE_CANDIDATES, after, KEYS_PER_PASS, nowMs - olderThanMs)
     .map((row) => ({ key: row[sql.KEY_CELL] as string, state: sql.decode(row).state }))
     .filter(({ state }) => isForgettable(state, nowMs))
-  if (old.length > 0) connection.write(sql.RAISE_PRUNED_TOKEN, Math.max(...old.map(({ state }) => state.token)))
-  for (const { key } of old) connection.write(sql.FORGET, key)
+  if (old.length > 0) {
+    connection.write(sql.RAISE_PRUNED_TOKEN, Math.max(...old.map(({ state }) => state.token)))
+    connection.write(sql.FORGET, JSON.stringify(old.map(({ key }) => key)))
+  }
   const last = connection.read(sql.PRUNE_CURSOR, after, KEYS_PER_PASS)[0]?.[0]
   return { forgotten: old.length, last: typeof last === 'string' ? last : undefined }
 }

@@ -27,8 +27,8 @@ export const PRUNE_CANDIDATES = `SELECT offset_ms, pruned_token, ${STATE_COLUMNS
 /** (after, limit) → the last of the next few keys; NULL at the end. */
 export const PRUNE_CURSOR = 'SELECT max(key) FROM (SELECT key FROM holdfast_lease WHERE key > ? ORDER BY key LIMIT ?)'
 
-/** (key) */
-export const FORGET = 'DELETE FROM holdfast_lease WHERE key = ?'
+/** (keys as a JSON array) */
+export const FORGET = 'DELETE FROM holdfast_lease WHERE key IN (SELECT value FROM json_each(?))'
 
 /** (token): keys that are unknown from now on start above it. */
 export const RAISE_PRUNED_TOKEN = 'UPDATE holdfast_file SET pruned_token = max(pruned_token, ?)'

@@ -8,10 +8,14 @@ import { HoldfastError, InvalidArgumentError } from '../../lease/errors.js'
 import { KEY_BYTES_MAX } from '../../lease/keys.js'
 import { systemRandom } from '../../lease/random.js'
 import type {
+  AcquireRequest,
   CallOptions,
+  Granted,
+  Held,
   LeaseRecord,
   LeaseStore,
   ListOptions,
+  ReleaseOutcome,
   RenewOutcome,
   RenewRequest,
   StoreCapabilities,
@@ -22,7 +26,7 @@ import { type Connection, Connections } from './connection.js'
 import { failure, isBusy } from './failure.js'
 import { Pruning, pruneAll } from './prune.js'
 import * as sql from './sql.js'
-import { Turns } from './turn.js'
+import { Turns, type Work } from './turn.js'
 import { Watches } from './watch.js'
 
 export interface SqliteStoreOptions {
@@ -96,8 +100,9 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
   if (synchronous !== 'normal' && synchronous !== 'full') {
     throw new InvalidArgumentError('synchronous', synchronous, "must be 'normal' or 'full'")
   }
+  const microseconds = microsecondClock()
   const rules: protocol.Rules = {
-    nextToken: protocol.microsecondToken,
+    nextToken: (previous, floor, nowMs) => Math.max(previous + 1, floor, microseconds(nowMs)),
     endedRetentionMs: duration('endedRetentionMs', options.endedRetentionMs ?? protocol.ENDED_RETENTION_MS),
   }
 
@@ -110,12 +115,25 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
   const pruning = new Pruning(turns, retentionMs)
   openNow(connections, path)
 
-  /** One step on one key, in a transaction that it may share. */
-  async function step<Answer>(key: string, run: Transition<Answer>, call: CallOptions | undefined): Promise<Answer> {
-    const { answer, wake } = await turns.write((connection) => connection.step(key, run), call)
+  /** One step on one key, which may share a transaction with others. */
+  async function step<Answer>(
+    key: string,
+    run: Transition<Answer>,
+    call?: CallOptions,
+    plain?: Plain<Answer>,
+  ): Promise<Answer> {
+    const work: Work<Outcome<Answer>> = { run: (connection) => connection.step(key, run) }
+    if (plain !== undefined) work.plain = plain
+    const { answer, wake } = await turns.write(work, call)
     if (wake !== undefined) watches.wake(key, wake)
     pruning.wrote()
     return answer
+  }
+
+  function plainAcquire(connection: Connection, request: AcquireRequest): Outcome<Granted | Held> | undefined {
+    const time = connection.plainTime()
+    const answer = connection.plain.acquire(request, microseconds(time.nowMs), time)
+    return answer && { answer }
   }
 
   return {
@@ -125,13 +143,18 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
     path,
 
     acquire: (request, call) =>
-      step(request.key, (state, nowMs) => protocol.acquire(state, request, nowMs, rules), call),
+      step<Granted | Held>(
+        request.key,
+        (state, nowMs) => protocol.acquire(state, request, nowMs, rules),
+        call,
+        isPlain(request) ? (connection) => plainAcquire(connection, request) : undefined,
+      ),
 
     async renew(leases, call) {
       const parts: Promise<RenewOutcome[]>[] = []
       for (let first = 0; first < leases.length; first += RENEWALS_PER_STEP) {
         const part = leases.slice(first, first + RENEWALS_PER_STEP)
-        parts.push(turns.write((connection) => part.map((lease) => renewOne(connection, lease)), call))
+        parts.push(turns.write({ run: (connection) => part.map((lease) => renewOne(connection, lease)) }, call))
       }
       if (parts.length === 1) return (await parts[0]) ?? []
       const settled = await Promise.allSettled(parts)
@@ -142,9 +165,16 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
       })
     },
 
-    release: ({ key, claim }, call) => step(key, (state, nowMs) => protocol.release(state, claim, nowMs), call),
+    release: ({ key, claim }, call) =>
+      step(
+        key,
+        (state, nowMs) => protocol.release(state, claim, nowMs),
+        call,
+        (connection) => plainRelease(connection, key, claim),
+      ),
 
-    withdraw: (key, claim, call) => step(key, (state, nowMs) => protocol.withdraw(state, claim, nowMs, rules), call),
+    withdraw: (key, claim, call) =>
+      step<void>(key, (state, nowMs) => protocol.withdraw(state, claim, nowMs, rules), call),
 
     inspect: (key, call) =>
       turns.read((connection) => {
@@ -189,13 +219,41 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
 
 type Transition<Answer> = (state: protocol.KeyState, nowMs: number) => protocol.Step<Answer>
 
+/** What a step comes to, as far as others need to know. */
+type Outcome<Answer> = { answer: Answer; wake?: string }
+
+type Plain<Answer> = (connection: Connection) => Outcome<Answer> | undefined
+
+const isPlain = ({ replaces, tokenFloor, meta }: AcquireRequest) =>
+  replaces === undefined && tokenFloor === undefined && (meta === undefined || meta === null)
+
+function plainRelease(connection: Connection, key: string, claim: string): Outcome<ReleaseOutcome> | undefined {
+  const answer = connection.plain.release(key, claim, connection.plainTime())
+  return answer && { answer, wake: '' }
+}
+
 /** A row that cannot be read spoils its own answer only. */
 function renewOne(connection: Connection, { key, claim, ttlMs }: RenewRequest): RenewOutcome {
   try {
-    return connection.step(key, (state, nowMs) => protocol.renew(state, claim, ttlMs, nowMs)).answer
+    const renewed = connection.plain.renew(key, claim, ttlMs, connection.plainTime())
+    return renewed ?? connection.step(key, (state, nowMs) => protocol.renew(state, claim, ttlMs, nowMs)).answer
   } catch (cause) {
     if (cause instanceof HoldfastError) return { is: 'unknown', cause }
     throw cause
+  }
+}
+
+/**
+ * The clock in µs. The machine's counts in ms, so the grants within one are numbered: then a key that changes hands several
+ * times in a ms still follows the clock, and the plain statement need not know the last token.
+ */
+function microsecondClock(): (nowMs: number) => number {
+  let lastMs = 0
+  let grants = 0
+  return (nowMs) => {
+    grants = nowMs === lastMs ? Math.min(grants + 1, 999) : 0
+    lastMs = nowMs
+    return Math.floor(nowMs * 1000) + grants
   }
 }
 

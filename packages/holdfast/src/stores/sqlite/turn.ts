@@ -8,7 +8,7 @@ import { ClosedError, HoldfastError, StoreError } from '../../lease/errors.js'
 import type { Random } from '../../lease/random.js'
 import type { CallOptions } from '../../store/contract.js'
 import type { Connection, Connections } from './connection.js'
-import { failure, isBusy } from './failure.js'
+import { failure, isBusy, outcomeOf } from './failure.js'
 
 /** How long a step waits for the lock when its caller set no time-out. */
 export const LOCK_WAIT_MS = 5_000
@@ -32,10 +32,19 @@ const CONTENDED_MS = 100
 /** Writing has paused, as far as others are concerned, when there was none for so long. */
 const PAUSE_MS = 1
 
-/** A step of a caller. */
+/** What a caller wants done. */
+export interface Work<Value> {
+  /** Within a transaction. May be called again when that was undone. Throws a HoldfastError only before it writes. */
+  run(connection: Connection): Value
+  /** The same as a single statement, which is its own transaction; undefined when it must be `run`, and nothing was changed. */
+  plain?(connection: Connection): Value | undefined
+}
+
+/** Somebody's work in the queue. */
 interface Job {
-  /** Within a transaction. May be called again when that was undone. */
   run(connection: Connection): void
+  /** Whether it could be done without a transaction. */
+  plain(connection: Connection): boolean
   /** After the commit. */
   done(): void
   fail(error: HoldfastError): void
@@ -79,17 +88,22 @@ export class Turns {
   }
 
   /**
-   * Runs `step` within a write transaction, and gives its value when that has been committed. Rejects with StoreError:
-   * `none` when the lock was not to be had in time, the step was given up before, or the transaction was undone; `unknown`
-   * when the commit failed. `step` throws a HoldfastError only before it writes.
+   * Does the work within a write transaction, and gives its value when that has been committed. Rejects with StoreError:
+   * `none` when the lock was not to be had in time, the work was given up before, or the transaction was undone; `unknown`
+   * when the commit failed.
    */
-  write<Value>(step: (connection: Connection) => Value, call?: CallOptions): Promise<Value> {
+  write<Value>(work: Work<Value>, call?: CallOptions): Promise<Value> {
     return new Promise((resolve, reject) => {
       const askedMonoMs = this.#clock.monoMs()
       let value: Value
       this.#submit({
         run(connection) {
-          value = step(connection)
+          value = work.plain?.(connection) ?? work.run(connection)
+        },
+        plain(connection) {
+          const plain = work.plain?.(connection)
+          if (plain !== undefined) value = plain
+          return plain !== undefined
         },
         done: () => resolve(value),
         fail: reject,
@@ -142,13 +156,17 @@ export class Turns {
     const nowMonoMs = this.#clock.monoMs()
     this.#turnAway(nowMonoMs)
     if (this.#jobs.length === 0) return
-    const connection = this.#begin(nowMonoMs)
+    const connection = this.#connection(nowMonoMs)
     if (connection === undefined) return
-
-    const jobs = this.#jobs
-    this.#jobs = []
-    const left = this.#transaction(connection, jobs, nowMonoMs)
-    if (left.length > 0) this.#jobs = [...left, ...this.#jobs]
+    const [first, second] = this.#jobs
+    const alone = second === undefined ? first : undefined
+    if (alone === undefined || !this.#plain(connection, alone, nowMonoMs)) {
+      if (!this.#begin(connection, nowMonoMs)) return
+      const jobs = this.#jobs
+      this.#jobs = []
+      const left = this.#transaction(connection, jobs, nowMonoMs)
+      if (left.length > 0) this.#jobs = [...left, ...this.#jobs]
+    }
     this.#wroteMonoMs = this.#clock.monoMs()
     if (this.#jobs.length > 0 && this.#scheduled === 'no') this.#afterLoopTurn()
     else this.#noticeLoopTurn(nowMonoMs)
@@ -166,26 +184,57 @@ export class Turns {
     }
   }
 
-  /** The connection with the write lock held; undefined when it is not this process's turn, and `#flush` will be called. */
-  #begin(nowMonoMs: number): Connection | undefined {
+  /** The connection; undefined when it is not this process's turn, and `#flush` will be called. */
+  #connection(nowMonoMs: number): Connection | undefined {
     if (this.#loopTurnMonoMs !== undefined && nowMonoMs - this.#loopTurnMonoMs >= BURST_MS) {
       this.#afterLoopTurn()
       return undefined
     }
     try {
       const connection = this.#connections.get()
-      if (this.#owesGap(connection, nowMonoMs)) {
-        this.#afterMs(GAP_MS)
-        return undefined
-      }
+      if (!this.#owesGap(connection, nowMonoMs)) return connection
+      this.#afterMs(GAP_MS)
+    } catch (error) {
+      this.#refused(error, nowMonoMs, 'none')
+    }
+    return undefined
+  }
+
+  /** Takes the write lock. If it is not to be had, `#flush` will be called. */
+  #begin(connection: Connection, nowMonoMs: number): boolean {
+    try {
       connection.begin()
       this.#busy = undefined
-      return connection
+      return true
     } catch (error) {
-      if (isBusy(error)) this.#lockTaken(error, nowMonoMs)
-      else this.#failAll(error)
-      return undefined
+      this.#refused(error, nowMonoMs, 'none')
+      return false
     }
+  }
+
+  /** A lone step without a transaction. Says whether it is done with, or must wait: if not, a transaction must do it. */
+  #plain(connection: Connection, job: Job, nowMonoMs: number): boolean {
+    try {
+      if (!job.plain(connection)) return false
+    } catch (error) {
+      this.#refused(error, nowMonoMs, outcomeOf(error))
+      return true
+    }
+    this.#busy = undefined
+    this.#jobs = []
+    job.done()
+    return true
+  }
+
+  #refused(error: unknown, nowMonoMs: number, outcome: 'none' | 'unknown'): void {
+    if (isBusy(error)) {
+      this.#lockTaken(error, nowMonoMs)
+      return
+    }
+    this.#connections.giveUp()
+    const jobs = this.#jobs
+    this.#jobs = []
+    for (const job of jobs) job.fail(failure(error, this.#path, outcome))
   }
 
   /** Whether others want the lock while this process has been writing for long. Asked once a burst: alone, it costs nothing. */
@@ -206,13 +255,6 @@ export class Turns {
     this.#busy = error
     this.#contendedUntilMonoMs = nowMonoMs + CONTENDED_MS
     this.#afterMs(this.#retryMs())
-  }
-
-  #failAll(error: unknown): void {
-    this.#connections.giveUp()
-    const jobs = this.#jobs
-    this.#jobs = []
-    for (const job of jobs) job.fail(failure(error, this.#path, 'none'))
   }
 
   /** Runs the steps and commits them. Gives those that have to be run again, or were not run yet. */

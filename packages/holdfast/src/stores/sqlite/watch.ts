@@ -20,6 +20,7 @@ export class Watches {
   readonly #byKey = new Map<string, Set<Watcher>>()
   #timer: Timer | undefined
   #version: unknown
+  #closed = false
 
   constructor(clock: Clock, look: Look) {
     this.#clock = clock
@@ -28,7 +29,8 @@ export class Watches {
 
   watch(key: string, claim: string, signal: AbortSignal): AsyncIterableIterator<void> {
     const watcher = new Watcher(claim, signal, () => this.#remove(key, watcher))
-    if (signal.aborted) return watcher
+    if (this.#closed) watcher.end()
+    if (signal.aborted || this.#closed) return watcher
     const peers = this.#byKey.get(key)
     if (peers === undefined) this.#byKey.set(key, new Set([watcher]))
     else peers.add(watcher)
@@ -44,6 +46,7 @@ export class Watches {
 
   /** Ends all watches. */
   close(): void {
+    this.#closed = true
     for (const watchers of this.#byKey.values()) for (const watcher of watchers) watcher.end()
   }
 
