@@ -24,7 +24,12 @@ declare global {
   var VirtualClock: typeof testing.VirtualClock
   var faultyStore: typeof testing.faultyStore
   var seededRandom: typeof testing.seededRandom
+  var checkConformance: typeof testing.checkConformance
+  /** A reader's own store. */
+  var myStore: typeof memory.memoryStore
+  var wait: (ms: number) => Promise<void>
   var Database: typeof Libsql
+  var clock: testing.VirtualClock
   /** A client on a store of its own. */
   var leases: core.Leases
   var store: core.LeaseStore
@@ -41,11 +46,16 @@ declare global {
   var log: (...about: unknown[]) => void
 }
 
-Object.assign(globalThis, core, memory, sqlite, testing, { Database: Libsql })
+Object.assign(globalThis, core, memory, sqlite, testing, {
+  Database: Libsql,
+  myStore: memory.memoryStore,
+  wait: (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms)),
+})
 
 /** New values for the next example. Gives what tidies up after it. */
 export function fresh(): () => Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-example-'))
+  const clock = new testing.VirtualClock()
   const store = memory.memoryStore()
   const leases = core.createLeases({ store, closeStore: false })
   const db = new Libsql(join(folder, 'app.db'))
@@ -53,6 +63,7 @@ export function fresh(): () => Promise<void> {
   db.exec("insert into reports (id, body) values ('daily', '')")
   Object.assign(globalThis, {
     store,
+    clock,
     leases,
     db,
     path: join(folder, 'leases.db'),

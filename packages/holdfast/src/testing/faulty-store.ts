@@ -57,6 +57,7 @@ export interface FaultyCall<Verb extends FaultyVerb = FaultyVerb> {
   readonly state: 'waiting' | 'answered' | 'failed'
 }
 
+/** Options of `faultyStore`. */
 export interface FaultyStoreOptions {
   /** Whose timers delay and give up. Default: this machine's. */
   clock?: Clock

@@ -6,6 +6,7 @@ import { KEY_BYTES_MAX } from '../../lease/keys.js'
 import type { LeaseRecord, LeaseStore, StoreCapabilities } from '../../store/contract.js'
 import * as protocol from '../../store/protocol.js'
 
+/** Options of `memoryStore`. */
 export interface MemoryStoreOptions {
   /** Whose monotonic clock decides expiry. Default: this machine's. */
   clock?: Clock
@@ -21,6 +22,7 @@ export interface MemoryStore extends LeaseStore {
   prune(options?: { olderThanMs?: number }): number
 }
 
+/** What a memory store can do and promise. */
 export const memoryCapabilities: StoreCapabilities = {
   clock: 'injected',
   tokens: 'counter',
