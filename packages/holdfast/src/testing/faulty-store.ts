@@ -58,6 +58,7 @@ export interface FaultyCall<Verb extends FaultyVerb = FaultyVerb> {
 }
 
 /** Options of `faultyStore`. */
+/** Where a faulty store gets its time and its faults from. */
 export interface FaultyStoreOptions {
   /** Whose timers delay and give up. Default: this machine's. */
   clock?: Clock

@@ -7,7 +7,7 @@ import type { Random } from '../lease/random.js'
  *
  * @example
  * ```ts
- * const leases = createLeases({ store, clock, random: seededRandom(42) })
+ * const leases = createLeases({ store, random: seededRandom(42) })
  * ```
  */
 export function seededRandom(seed: number): Random {

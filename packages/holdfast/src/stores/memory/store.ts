@@ -7,6 +7,7 @@ import type { LeaseRecord, LeaseStore, StoreCapabilities } from '../../store/con
 import * as protocol from '../../store/protocol.js'
 
 /** Options of `memoryStore`. */
+/** How a memory store is set up. */
 export interface MemoryStoreOptions {
   /** Whose monotonic clock decides expiry. Default: this machine's. */
   clock?: Clock
@@ -23,6 +24,7 @@ export interface MemoryStore extends LeaseStore {
 }
 
 /** What a memory store can do and promise. */
+/** What a memory store can do and promise, as data. */
 export const memoryCapabilities: StoreCapabilities = {
   clock: 'injected',
   tokens: 'counter',

@@ -27,7 +27,7 @@ export interface RunConformanceOptions extends ConformanceRunner {
  * second handle) is marked as skipped where the runner can do that.
  *
  * @example
- * ```ts
+ * ```ts no-run
  * import { describe, it } from 'node:test'
  * import { runConformance, VirtualClock } from 'holdfast/testing'
  *
@@ -37,7 +37,8 @@ export interface RunConformanceOptions extends ConformanceRunner {
  *   name: 'my store',
  *   create() {
  *     const clock = new VirtualClock()
- *     return { store: myStore({ clock }), passMs: (ms) => clock.advance(ms) }
+ *     const store = memoryStore({ clock }) // yours
+ *     return { store, passMs: (ms) => clock.advance(ms) }
  *   },
  * })
  * ```
@@ -69,7 +70,12 @@ export type ConformanceResult =
  *
  * @example
  * ```ts
- * const results = await checkConformance(() => ({ store: myStore(), passMs: wait, ttlMs: 500 }))
+ * import { checkConformance, VirtualClock } from 'holdfast/testing'
+ *
+ * const results = await checkConformance(() => {
+ *   const clock = new VirtualClock()
+ *   return { store: memoryStore({ clock }), passMs: (ms) => clock.advance(ms) }
+ * })
  * for (const result of results) if (result.outcome === 'failed') console.error(result.case.id, result.error)
  * ```
  */
