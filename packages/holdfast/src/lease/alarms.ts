@@ -15,6 +15,8 @@ export interface Alarm {
 
 /** The longest that a held lease goes without a look at the clocks. */
 const LOOK_EVERY_MS = 250
+/** With hardly any margin nothing is gained by looking all the time. */
+const LOOK_EVERY_MS_MIN = 10
 
 export class Alarms {
   readonly #clock: Clock
@@ -61,7 +63,7 @@ export class Alarms {
   /** A lease is held from now on that must notice within `everyMs` that the machine slept. */
   startLooking(everyMs: number): void {
     this.#lookers++
-    this.#lookEveryMs = Math.min(this.#lookEveryMs, everyMs)
+    this.#lookEveryMs = Math.min(this.#lookEveryMs, Math.max(LOOK_EVERY_MS_MIN, everyMs))
     this.#arm(this.#timeline.now() + this.#lookEveryMs)
   }
 

@@ -134,7 +134,8 @@ export class HeldLease implements Lease {
     if (settings.renew) this.renewalDueMs = core.renewals.dueAfter(settings, core.timeline.now())
     this.#alarm = core.alarms.set(this.#nextMs(), () => this.#onAlarm())
     const { signal } = settings
-    if (signal !== undefined) this.#stopListening = core.aborts.on(signal, () => this.abort(signal.reason))
+    if (signal?.aborted === true) this.abort(signal.reason)
+    else if (signal !== undefined) this.#stopListening = core.aborts.on(signal, () => this.abort(signal.reason))
   }
 
   get token(): number {

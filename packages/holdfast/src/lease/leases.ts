@@ -1,4 +1,4 @@
-// createLeases: the client. It checks what comes in, sends each call to the local queue of its key, and runs work under
+// The client, made by createLeases. It checks what comes in, sends each call to the local queue of its key, and runs work under
 // what comes out. Deadlines, renewals, waiting and withdrawals each have a file of their own beside this one.
 import type { Grant } from '../store/contract.js'
 import { AbortHub } from './abort-hub.js'
