@@ -29,6 +29,7 @@ import * as sql from './sql.js'
 import { Turns, type Work } from './turn.js'
 import { Watches } from './watch.js'
 
+/** What `sqliteStore` takes. */
 export interface SqliteStoreOptions {
   /** The file, made if need be; its directory must exist. A file of its own: not the application's database. */
   path: string
@@ -57,6 +58,7 @@ export interface SqliteStore extends LeaseStore {
   watch(key: string, options: { readonly claim: string; readonly signal: AbortSignal }): AsyncIterable<void>
 }
 
+/** What the SQLite store can do and promise, as data. */
 export const sqliteCapabilities: StoreCapabilities = {
   clock: 'machine',
   tokens: 'microseconds',
