@@ -25,6 +25,8 @@ export class Alarms {
   readonly #heap: Alarm[] = []
   #timer: Timer | undefined
   #timerAtMs = Number.POSITIVE_INFINITY
+  /** What the timeline had skipped when the timer was set. */
+  #timerSkippedMs = 0
   #keepAlive = 0
   #lookers = 0
   #lookEveryMs = LOOK_EVERY_MS
@@ -89,12 +91,17 @@ export class Alarms {
     if (Math.min(next, look) < Number.POSITIVE_INFINITY) this.#arm(Math.min(next, look))
   }
 
-  /** Makes sure that the timer fires at `atMs` or before. An early firing only looks, so a later alarm needs no new timer. */
+  /**
+   * Makes sure that the timer fires at `atMs` or before. An early firing only looks, so a later alarm needs no new timer; but
+   * one that was set before the machine slept is late by as much.
+   */
   #arm(atMs: number): void {
-    if (this.#timerAtMs <= atMs) return
+    const { skippedMs } = this.#timeline
+    if (this.#timerAtMs <= atMs && (this.#timer === undefined || this.#timerSkippedMs === skippedMs)) return
     this.#timer?.cancel()
-    this.#timerAtMs = atMs
-    this.#timer = this.#clock.setTimer(Math.max(0, atMs - this.#timeline.now()), () => this.#tick())
+    this.#timerAtMs = Math.min(this.#timerAtMs, atMs)
+    this.#timerSkippedMs = skippedMs
+    this.#timer = this.#clock.setTimer(Math.max(0, this.#timerAtMs - this.#timeline.now()), () => this.#tick())
     if (this.#keepAlive === 0) this.#timer.keepAlive(false)
   }
 

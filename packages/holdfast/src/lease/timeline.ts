@@ -22,6 +22,11 @@ export class Timeline {
     this.#gapMs = clock.wallMs() - clock.monoMs()
   }
 
+  /** What has passed so far without the monotonic clock, and so without its timers: sleep, and steps forward. */
+  get skippedMs(): number {
+    return this.#extraMs
+  }
+
   now(): number {
     let monoMs = this.#clock.monoMs()
     let gapMs = this.#clock.wallMs() - monoMs
