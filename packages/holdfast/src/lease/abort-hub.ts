@@ -13,12 +13,12 @@ export class AbortHub {
       signal.addEventListener('abort', this.#onAbort, { once: true })
     }
     fns.add(fn)
-    return () => this.#off(signal, fn)
+    return () => this.#off(signal, fns, fn)
   }
 
-  #off(signal: AbortSignal, fn: () => void): void {
-    const fns = this.#listening.get(signal)
-    if (fns === undefined || !fns.delete(fn) || fns.size > 0) return
+  /** Takes `fn` from the very set that it is in: while an abort is told, that is no longer the one of its signal. */
+  #off(signal: AbortSignal, fns: Set<() => void>, fn: () => void): void {
+    if (!fns.delete(fn) || fns.size > 0 || this.#listening.get(signal) !== fns) return
     this.#listening.delete(signal)
     signal.removeEventListener('abort', this.#onAbort)
   }

@@ -173,7 +173,11 @@ export class HeldLease implements Lease {
   }
 
   release(): Promise<Released> {
-    this.#released ??= this.#release()
+    if (this.#released === undefined) {
+      this.#released = this.#release()
+      // Only now: a listener of the signal may well call release() itself.
+      this.abort(undefined)
+    }
     return this.#released
   }
 
@@ -250,7 +254,6 @@ export class HeldLease implements Lease {
     if (this.#state === 'lost') return this.#releaseLost()
     this.#state = 'ended'
     this.#end()
-    this.abort(undefined)
     const restMs = this.grantedMs + this.settings.minHoldMs - this.#core.timeline.now()
     const released = restMs > 0 ? this.#linger(restMs) : await this.#home.giveBack(this)
     this.#forget()

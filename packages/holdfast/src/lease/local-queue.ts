@@ -115,7 +115,7 @@ class LocalQueue implements Home {
   /** Home: the holder has ended its lease. */
   giveBack(lease: HeldLease): Promise<Released> {
     if (this.#owner === lease) this.#owner = undefined
-    const next = this.#mayHandOver(lease) ? this.#line.shift() : undefined
+    const next = this.#mayHandOver(lease) ? this.#next() : undefined
     return next === undefined ? this.#release(lease) : this.#handOver(lease, next)
   }
 
@@ -267,9 +267,19 @@ class LocalQueue implements Home {
   /** The next in line contends; with nobody left this queue is forgotten. */
   #goOn(): void {
     if (this.#busy) return
-    const next = this.#line.shift()
+    const next = this.#next()
     if (next === undefined) this.#forget()
     else this.#contend(next)
+  }
+
+  /** The next in line. Who shares a signal with those before may have been aborted, and not been told yet. */
+  #next(): Waiter | undefined {
+    for (;;) {
+      const next = this.#line.shift()
+      const signal = next?.settings.signal
+      if (next === undefined || signal?.aborted !== true) return next
+      this.#leaveLine(next, () => next.reject(signal.reason))
+    }
   }
 
   #leaveLine(waiter: Waiter, settle: () => void): void {
