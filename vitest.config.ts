@@ -9,6 +9,7 @@ export default defineConfig({
     alias: [
       { find: /^holdfast$/, replacement: source('index.ts') },
       { find: /^holdfast\/testing$/, replacement: source('testing/index.ts') },
+      { find: /^holdfast\/testing\/proxy$/, replacement: source('testing-node/proxy.ts') },
       { find: /^holdfast\/(memory|sqlite)$/, replacement: source('stores/$1/index.ts') },
     ],
   },
