@@ -67,7 +67,7 @@ export interface TcpProxy {
  * import { connect, createServer } from 'node:net'
  * import { tcpProxy } from 'holdfast/testing/proxy'
  *
- * const server = createServer((socket) => socket.pipe(socket)).listen(0, '127.0.0.1', async () => {
+ * const server = createServer((socket) => socket.on('error', () => {}).pipe(socket)).listen(0, '127.0.0.1', async () => {
  *   const { port } = server.address() as { port: number }
  *   const proxy = await tcpProxy({ port })
  *   proxy.slow(20, 'toClient') // replies take 20 ms longer
