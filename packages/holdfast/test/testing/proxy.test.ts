@@ -95,6 +95,20 @@ describe('tcpProxy', () => {
     expect(proxy.counts.bytesToClient).toBe(bytes)
   })
 
+  it('reads no more than the other side takes', async () => {
+    const { server, proxy } = await world()
+    const client = await dial(proxy)
+    await waitUntil('the server has it', () => server.sockets.size === 1)
+    for (const socket of server.sockets) socket.pause()
+    client.socket.write(Buffer.alloc(100_000_000, 'x'))
+    let before = -1
+    while (proxy.counts.bytesToServer !== before) {
+      before = proxy.counts.bytesToServer
+      for (let i = 0; i < 10; i++) await roundTrip(await another(proxy))
+    }
+    expect(proxy.counts.bytesToServer).toBeLessThan(50_000_000)
+  })
+
   it('hang: accepts, passes nothing on, and delivers after heal', async () => {
     const { server, proxy } = await world()
     const before = await dial(proxy)
