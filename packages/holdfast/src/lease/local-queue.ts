@@ -86,8 +86,9 @@ class LocalQueue implements Home {
       if (this.#owner?.held === true) return Promise.resolve(this.#ownedAnswer(this.#owner, 0))
       const last = this.#contender?.last
       if (last?.is === 'held') return Promise.resolve({ is: 'held', held: last.held, waitedMs: 0 })
+      if (last?.is === 'failed') return Promise.reject(last.error)
     }
-    if (this.#line.size >= this.#core.maxLocalWaiters) {
+    if (this.#busy && this.#line.size >= this.#core.maxLocalWaiters) {
       return Promise.reject(new TooManyWaitersError(this.#key, this.#core.maxLocalWaiters))
     }
     return new Promise<Answer>((resolve, reject) => {

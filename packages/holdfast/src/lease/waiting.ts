@@ -56,6 +56,8 @@ export class Contender {
   #last: Refusal | undefined
   #wake: (() => void) | undefined
   #watching: AbortController | undefined
+  /** Why it is unknown whether an earlier request of the handover was applied; then the store's word on it comes too late. */
+  #doubt: unknown
   /** A wake-up came while nobody slept. */
   #hinted = false
 
@@ -149,10 +151,12 @@ export class Contender {
         },
       })
     } catch (error) {
+      if (requests.acquires > 0) this.#doubt = error
       return { is: 'failed', error }
     }
     if (handover !== undefined) {
-      handover.told(answer.replaced ?? true)
+      const certain = answer.replaced !== false || this.#doubt === undefined
+      handover.told(certain ? (answer.replaced ?? true) : undefined, this.#doubt)
       this.#handover = undefined
     }
     if (answer.is === 'held') {
