@@ -50,6 +50,8 @@ export class Contender {
   #requests: OpenRequests = { acquires: 0, renewals: 0 }
   /** The store has granted this claim, or put it in its queue: giving up must withdraw it, though nothing is on its way. */
   #known = false
+  /** A request was sent, and what came of it has not been looked at yet. */
+  #asking = false
   #handover: Handover | undefined
   #stopped = false
   #firstAnswered = false
@@ -106,7 +108,7 @@ export class Contender {
     this.#stopped = true
     this.#watching?.abort()
     this.#wake?.()
-    if (this.#requests.acquires > 0 || this.#known) this.#withdraw(this.#claim)
+    if (this.#asking || this.#requests.acquires > 0 || this.#known) this.#withdraw(this.#claim)
     if (this.#handover !== undefined) {
       this.#withdraw(this.#handover.from.grant.claim)
       this.#handover.told(
@@ -142,26 +144,31 @@ export class Contender {
     const handover = this.#handover
     const sentMs = timeline.now()
     requests.acquires++
+    this.#asking = true
     let answer: Granted | Held
     try {
       answer = await caller.run('an acquire', settings.callTimeoutMs, (call) => store.acquire(this.#request(), call), {
         answered: () => requests.acquires--,
         late: (late) => {
-          if (late.is === 'granted') this.#known = true
+          if (late.is === 'granted' || this.#queues) this.#known = true
         },
       })
     } catch (error) {
       if (requests.acquires > 0) this.#doubt = error
       return { is: 'failed', error }
+    } finally {
+      this.#asking = false
     }
-    if (handover !== undefined) {
+    const ended = answer.is === 'held' && answer.because === 'ended'
+    // Refused on account of its own claim, the handover has not begun.
+    if (handover !== undefined && !ended) {
       const certain = answer.replaced !== false || this.#doubt === undefined
       handover.told(certain ? (answer.replaced ?? true) : undefined, this.#doubt)
       this.#handover = undefined
     }
     if (answer.is === 'held') {
       if (this.#queues) this.#known = true
-      if (answer.because === 'ended') this.#newClaim()
+      if (ended) this.#newClaim()
       return { is: 'held', held: answer }
     }
     this.#known = true
