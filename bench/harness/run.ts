@@ -11,6 +11,9 @@ export interface Sample {
   readonly metrics: Metrics
 }
 
+/** A sample of the warm-up is no longer than this. */
+const WARM_UP_SECONDS = 2
+
 export interface Pace {
   readonly rounds: number
   readonly seconds: number
@@ -27,7 +30,7 @@ export async function runRounds({ subjects }: Benchmark, { rounds, seconds, onRo
       await subject.setup?.()
       try {
         collectGarbage() // nobody pays for what the one before left behind
-        const metrics = await subject.run(seconds)
+        const metrics = await subject.run(round === 0 ? Math.min(seconds, WARM_UP_SECONDS) : seconds)
         if (round > 0) samples.push({ subject: subject.name, round: round - 1, metrics })
       } finally {
         await subject.teardown?.()

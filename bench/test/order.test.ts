@@ -17,19 +17,21 @@ describe('the order of runs', () => {
 
 describe('a run', () => {
   /** Subjects that write down what is done with them. */
-  function recorded(names: string[], fails = ''): { benchmark: Benchmark; log: string[] } {
+  function recorded(names: string[], fails = ''): { benchmark: Benchmark; log: string[]; lengths: number[] } {
     const log: string[] = []
+    const lengths: number[] = []
     const subject = (name: string): Subject => ({
       name,
       setup: () => void log.push(`${name} setup`),
-      run: () => {
+      run: (seconds) => {
         log.push(`${name} run`)
+        lengths.push(seconds)
         if (name === fails) throw new Error(`${name} failed`)
         return { pairs: { value: log.length, unit: '/s' } }
       },
       teardown: () => void log.push(`${name} teardown`),
     })
-    return { benchmark: { name: 'x', title: 'x', floor: 'a', subjects: names.map(subject) }, log }
+    return { benchmark: { name: 'x', title: 'x', floor: 'a', subjects: names.map(subject) }, log, lengths }
   }
 
   it('sets up one subject at a time', async () => {
@@ -47,6 +49,15 @@ describe('a run', () => {
     expect(samples.find(({ subject, round }) => subject === 'a' && round === 0)?.metrics).toEqual({
       pairs: { value: 11, unit: '/s' },
     })
+  })
+
+  it('warms up for two seconds at most', async () => {
+    const long = recorded(['a'])
+    await runRounds(long.benchmark, { rounds: 5, seconds: 30 })
+    expect(long.lengths).toEqual([2, 30, 30, 30, 30, 30])
+    const short = recorded(['a'])
+    await runRounds(short.benchmark, { rounds: 5, seconds: 0.5 })
+    expect(short.lengths).toEqual(Array(6).fill(0.5))
   })
 
   it('tears down a subject that failed, and says why', async () => {
