@@ -1,6 +1,7 @@
 // Two `holdfast run` on one key never overlap, whatever becomes of the processes of the first. Each command writes its token to
 // a file, over and over: tokens in turns would be two at once.
 import { existsSync } from 'node:fs'
+import Database from 'libsql'
 import { describe, expect, it } from 'vitest'
 import { beating, lives, type Place, place, type Running, tokensInTurn, waitUntil } from './harness.js'
 
@@ -128,6 +129,24 @@ describe('no overlap', () => {
     const first = await run.ended
     expect(first.code).toBe(79)
     expect(first.stderr).toContain('an operator revoked it')
+  })
+
+  it('when the store does not answer: the command is ended at the deadline, and what failed is said', async () => {
+    const at = place()
+    const { run, command } = await hold(at, true)
+    const raw = new Database(at.file('leases.db'))
+    raw.exec('BEGIN IMMEDIATE')
+    try {
+      const first = await run.ended
+      expect(first.code).toBe(79)
+      expect(first.stderr).toContain('cannot renew the lease')
+      expect(lives(command)).toBe(false)
+    } finally {
+      raw.exec('ROLLBACK')
+      raw.close()
+    }
+    expect((await next(at).ended).code).toBe(0)
+    expect(tokensInTurn(at.lines('beats'))).toHaveLength(2)
   })
 
   it('when many want it: one after the other, with rising tokens', async () => {

@@ -16,6 +16,9 @@ import { type StoreOptions, withStore } from './options.js'
 const TTL_MS = 30_000
 const WAIT_MS = 10_000
 
+/** How long a store that does not answer may keep the end waiting. Nothing is held any more; what it misses, the ttl mends. */
+const CLOSE_MS = 2_000
+
 const HELP = `
 COMMAND gets HOLDFAST_KEY, HOLDFAST_TOKEN and HOLDFAST_HOLDER in its environment. Its standard streams are those of holdfast.
 Durations are written 500ms, 30s, 5m or 2h.
@@ -155,7 +158,7 @@ async function run(plan: Plan, options: StoreOptions): Promise<number> {
     throw error
   } finally {
     signals.done()
-    await leases.close()
+    await leases.close({ drainMs: CLOSE_MS })
   }
 }
 
