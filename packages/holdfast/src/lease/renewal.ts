@@ -29,7 +29,7 @@ export class Renewals {
 
   /** When a lease that is confirmed now is due: after its period, up to a tenth earlier, on a tick shared with others. */
   dueAfter(settings: LeaseSettings, nowMs: number): number {
-    const tickMs = Math.min(TICK_MS_MAX, settings.renewEveryMs / TICKS_PER_PERIOD)
+    const tickMs = tickOf(settings)
     const dueMs = nowMs + settings.renewEveryMs * (1 - JITTER * this.#core.random.unit())
     return Math.max(nowMs, Math.floor(dueMs / tickMs) * tickMs)
   }
@@ -100,7 +100,7 @@ export class Renewals {
       batch.forEach((lease, i) => {
         const outcome = outcomes[i]
         if (this.#apply(lease, sentMs, outcome)) this.#settle(lease, lease.endError)
-        else this.#failed(lease, outcome?.is === 'unknown' ? outcome.cause : noOutcome(store.name))
+        else this.#failed(lease, notSettled(store.name, outcome))
       })
     } catch (cause) {
       for (const lease of batch) this.#failed(lease, cause)
@@ -125,7 +125,9 @@ export class Renewals {
     if (!lease.settings.renew) return
     const longestMs = Math.max(RETRY_MS_MIN, lease.settings.callTimeoutMs)
     const delayMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** Math.min(lease.failures - 1, 10)) * (1 - random.unit() / 2)
-    lease.renewAt(timeline.now() + delayMs)
+    // On shared ticks too: ten thousand leases that failed together must not ask a store in trouble ten thousand times.
+    const tickMs = Math.min(RETRY_MS_MIN, tickOf(lease.settings))
+    lease.renewAt(Math.ceil((timeline.now() + delayMs) / tickMs) * tickMs)
   }
 
   #settle(lease: HeldLease, error: unknown): void {
@@ -138,8 +140,18 @@ export class Renewals {
   }
 }
 
-const noOutcome = (name: string) =>
-  new StoreError(`the ${name} store left out the outcome of a renewal`, { outcome: 'unknown' })
+const tickOf = ({ renewEveryMs }: LeaseSettings) => Math.min(TICK_MS_MAX, renewEveryMs / TICKS_PER_PERIOD)
+
+/** Why a renewal settled nothing, as an error of the family. */
+function notSettled(name: string, outcome: RenewOutcome | undefined): StoreError {
+  if (outcome?.is !== 'unknown')
+    return new StoreError(`the ${name} store left out the outcome of a renewal`, { outcome: 'unknown' })
+  if (outcome.cause instanceof StoreError) return outcome.cause
+  return new StoreError(`the ${name} store cannot tell what became of a renewal`, {
+    outcome: 'unknown',
+    cause: outcome.cause,
+  })
+}
 
 /**
  * Gives a claim back at the store, in one bounded call. With an acquire of it still on its way it is withdrawn instead, so that
