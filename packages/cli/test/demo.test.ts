@@ -1,4 +1,5 @@
 // `holdfast demo`: the story, the same on every run, and nobody left behind.
+import { readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { lives, MAIN, place, waitUntil } from './harness.js'
 
@@ -102,7 +103,10 @@ describe('demo', () => {
     'leaves nobody behind when it ends by %s, not even the frozen one',
     async (signal) => {
       const at = place()
-      const demo = at.start('demo', '--store', 'sqlite:own.db')
+      const demo = at.spawn(process.execPath, [MAIN, 'demo', '--store', 'sqlite:own.db'], {
+        ...at.env,
+        TMPDIR: at.folder,
+      })
       await waitUntil(
         'a is frozen',
         () => demo.stdout().includes('a is not renewed') || demo.stdout().includes('b waits for it'),
@@ -113,6 +117,10 @@ describe('demo', () => {
       demo.kill(signal)
       await demo.ended
       await waitUntil('all have ended', () => others.every(({ pid }) => !lives(pid)))
+      await waitUntil(
+        'its folder is gone',
+        () => !readdirSync(at.folder).some((name) => name.startsWith('holdfast-demo-')),
+      )
     },
   )
 })

@@ -54,7 +54,7 @@ describe('the watchdog', () => {
 describe('a process group', () => {
   it('of which only a zombie is left is gone: nobody may ever reap it', async () => {
     // With job control the job has a group of its own; the shell becomes a program that reaps nobody.
-    const shell = spawn('sh', ['-c', 'set -m; sleep 0.3 & echo $!; exec sleep 600'], {
+    const shell = spawn('bash', ['-c', 'set -m; sleep 0.3 & echo $!; exec sleep 600'], {
       stdio: ['ignore', 'pipe', 'ignore'],
     })
     try {

@@ -1,7 +1,9 @@
 // The process `db` of the demo: stands in for the database. It keeps the leases, by a clock that is moved by hand so that the
 // story is the same on every run, and the two registers. It also sees to it that nobody is left behind: a frozen contender
 // cannot end itself.
+import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { dirname } from 'node:path'
 import type { Grant } from 'holdfast'
 import { memoryStore } from 'holdfast/memory'
 import type { Register } from './cast.js'
@@ -41,5 +43,7 @@ process.on('disconnect', () => {
       // It has ended by itself.
     }
   }
+  // The director removes its folder itself, unless it was killed.
+  rmSync(dirname(socket), { recursive: true, force: true })
   process.exit()
 })
