@@ -1,64 +1,27 @@
 // The bad habits themselves, each as a small change to the right steps, and the two usual locks that have many at once.
-import type { AcquireRequest } from '../../src/store/contract.js'
 import * as right from '../../src/store/protocol.js'
+import { naiveQueues } from './naive-queue.js'
+import { naiveRecords } from './naive-records.js'
+import {
+  afterAcquire,
+  again,
+  alone,
+  empty,
+  forgetEnded,
+  isHeld,
+  isRepeat,
+  like,
+  lost,
+  released,
+  releasesAnybody,
+  renewsAnybody,
+  renewsUntil,
+  repeatGives,
+  startsAtOneAgain,
+  withdrawsLikeRelease,
+  withdrawsNothing,
+} from './naive-steps.js'
 import { goodHabits, type Habits } from './naive-store.js'
-
-const { isHeld } = right
-
-type State = right.KeyState
-
-const lost = (state: State) => ({ state, answer: { is: 'lost', reason: 'taken' } }) as const
-const released = (state: State) => ({ state, answer: { is: 'released' }, wake: '' }) as const
-const empty = (state: State): State => ({ ...state, claim: '', expiresMs: 0, revoked: false })
-const alone = (request: AcquireRequest): AcquireRequest => ({
-  key: request.key,
-  claim: request.claim,
-  holder: request.holder,
-  ttlMs: request.ttlMs,
-})
-const isRepeat = (state: State, claim: string, nowMs: number) => isHeld(state, nowMs) && state.claim === claim
-
-/** An acquire that goes wrong when the claim holds already. */
-const repeatGives =
-  (give: (state: State, request: AcquireRequest, nowMs: number) => ReturnType<Habits['acquire']>): Habits['acquire'] =>
-  (state, request, nowMs, rules) =>
-    isRepeat(state, request.claim, nowMs) ? give(state, request, nowMs) : right.acquire(state, request, nowMs, rules)
-
-const again = (state: State, request: AcquireRequest, expiresMs: number) =>
-  ({ state: { ...state, expiresMs }, answer: { is: 'granted', token: state.token, ttlMs: request.ttlMs } }) as const
-
-/** A renewal of the right claim that sets another expiry. */
-const renewsUntil =
-  (until: (state: State, ttlMs: number, nowMs: number) => number): Habits['renew'] =>
-  (state, claim, ttlMs, nowMs) => {
-    const step = right.renew(state, claim, ttlMs, nowMs)
-    return step.answer.is === 'renewed' ? { ...step, state: { ...state, expiresMs: until(state, ttlMs, nowMs) } } : step
-  }
-
-/** What becomes of the state after a right step. */
-const afterAcquire =
-  (change: (after: State, before: State, request: AcquireRequest, nowMs: number) => State): Habits['acquire'] =>
-  (state, request, nowMs, rules) => {
-    const step = right.acquire(state, request, nowMs, rules)
-    return { ...step, state: change(step.state, state, request, nowMs) }
-  }
-
-const forgetEnded = (state: State): State => ({ ...state, ended: [], lastEnded: '' })
-
-/** Renews for whoever asks, as long as the row is there. */
-const renewsAnybody: Habits['renew'] = (state, _, ttlMs, nowMs) =>
-  state.claim === '' ? lost(state) : { state: { ...state, expiresMs: nowMs + ttlMs }, answer: { is: 'renewed', ttlMs } }
-
-const releasesAnybody: Habits['release'] = (state) => released(empty(state))
-
-const withdrawsNothing: Habits['withdraw'] = (state) => ({ state, answer: undefined })
-
-const withdrawsLikeRelease: Habits['withdraw'] = (state, claim, nowMs) => {
-  const step = right.release(state, claim, nowMs)
-  return { ...step, state: forgetEnded(step.state), answer: undefined }
-}
-
-const startsAtOneAgain: Habits['read'] = (state, nowMs) => (isHeld(state, nowMs) ? state : { ...state, token: 0 })
 
 /** Each with its own fault, by name. */
 export const naive: Record<string, Partial<Habits>> = {
@@ -239,6 +202,12 @@ export const naive: Record<string, Partial<Habits>> = {
     acquire: afterAcquire((after, before) => (after.changes > before.changes ? { ...after, ended: [] } : after)),
   },
   'forgets withdrawn claims when it prunes': { isForgettable: (state, nowMs) => !isHeld(state, nowMs) },
+  'remembers withdrawn claims for a second': {
+    read: (state, nowMs) => ({ ...state, lastEnded: '', ended: nowMs - state.grantedMs > 1_000 ? [] : state.ended }),
+  },
+  'remembers withdrawn claims for a minute, however long the terms are': {
+    withdraw: (state, claim, nowMs, rules) => right.withdraw({ ...state, ttlMs: 0 }, claim, nowMs, rules),
+  },
   'forgets whoever released': {
     release: (state, claim, nowMs) => {
       const step = right.release(state, claim, nowMs)
@@ -312,158 +281,9 @@ export const naive: Record<string, Partial<Habits>> = {
     revoke: (state, _, nowMs, rules) => right.revoke(state, false, nowMs, rules),
   },
 
-  // The queue
-  'has no queue': {
-    acquire: (state, { queue: _, ...request }, nowMs, rules) => right.acquire(state, request, nowMs, rules),
-  },
-  'joins the queue at its end at every ask': {
-    acquire: (state, request, nowMs, rules) => {
-      const isHead = state.queue[0]?.claim === request.claim && !isHeld(state, nowMs)
-      const queue = state.queue.filter((waiter) => waiter.claim !== request.claim)
-      return right.acquire(isHead || request.queue === undefined ? state : { ...state, queue }, request, nowMs, rules)
-    },
-  },
-  'queues whoever asks': {
-    acquire: (state, request, nowMs, rules) =>
-      right.acquire(state, { queue: { pollMs: 1e6 }, ...request }, nowMs, rules),
-  },
-  'serves the last in line first': {
-    acquire: afterAcquire((after, before) =>
-      after.queue.length > before.queue.length
-        ? { ...after, queue: [...after.queue.slice(-1), ...after.queue.slice(0, -1)] }
-        : after,
-    ),
-  },
-  'keeps no turn for the head of the queue': {
-    acquire: (state, request, nowMs, rules) => {
-      if (isHeld(state, nowMs)) return right.acquire(state, request, nowMs, rules)
-      const step = right.acquire({ ...state, queue: [] }, request, nowMs, rules)
-      return { ...step, state: { ...step.state, queue: state.queue.filter(({ claim }) => claim !== request.claim) } }
-    },
-  },
-  'passes the turn at a release only': {
-    acquire: (state, request, nowMs, rules) => {
-      const isExpired = state.claim !== '' && !isHeld(state, nowMs)
-      return right.acquire(isExpired ? { ...state, queue: [] } : state, request, nowMs, rules)
-    },
-  },
-  'waits for a dead head for ever': {
-    read: (state) => (state.reservedUntilMs === 0 ? state : { ...state, reservedUntilMs: Number.MAX_SAFE_INTEGER }),
-    acquire: (state, request, nowMs, rules) =>
-      right.acquire({ ...state, queue: state.queue.map(neverGone) }, request, nowMs, rules),
-  },
-  'waits for each ghost in turn': {
-    read: (state) => ({ ...state, queue: state.queue.map(neverGone) }),
-  },
-  'takes the place of a waiter that goes on asking': {
-    acquire: afterAcquire((after, before) => ({
-      ...after,
-      queue: after.queue.map((waiter) => before.queue.find(({ claim }) => claim === waiter.claim) ?? waiter),
-    })),
-  },
-  'leaves withdrawn waiters in the queue': {
-    withdraw: (state, claim, nowMs, rules) => {
-      const { state: after, answer } = right.withdraw({ ...state, queue: [] }, claim, nowMs, rules)
-      return { state: { ...after, queue: state.queue, reservedUntilMs: state.reservedUntilMs }, answer }
-    },
-  },
-  'empties the queue when it frees': {
-    withdraw: (state, claim, nowMs, rules) =>
-      right.withdraw(state.claim === claim ? { ...state, queue: [] } : state, claim, nowMs, rules),
-    revoke: (state, force, nowMs, rules) => right.revoke(force ? { ...state, queue: [] } : state, force, nowMs, rules),
-  },
-  'leaves the served in the queue': {
-    acquire: afterAcquire((after, before) =>
-      after.changes > before.changes ? { ...after, queue: before.queue } : after,
-    ),
-  },
-  'does not tell who waits': {
-    record: (key, state, nowMs) => right.record(key, { ...state, queue: [] }, nowMs),
-  },
-
-  // Watches
-  'gives no hint at the start': { hintsAtStart: false },
-  'gives hints for releases only': {
-    isHintFor: (wake, claim, verb) => verb === 'release' && (wake === '' || wake === claim),
-  },
-  'wakes everybody': { isHintFor: () => true, mayBeFree: () => true },
-  'never ends a watch': { watchEnds: 'never' },
-  'goes on watching after it was closed': { watchEnds: 'at abort' },
-
-  // Names
-  'folds case': { nameOf: (key) => key.toLowerCase() },
-  'normalises names': { nameOf: (key) => key.normalize('NFKC') },
-  'trims names': { nameOf: (key) => key.trim() },
-  'compares names by a collation': {
-    nameOf: (key) =>
-      key
-        .normalize('NFD')
-        .replace(/[\u0300-\u036f\u200b]/g, '')
-        .replaceAll('ß', 'ss'),
-  },
-  'cuts names': { nameOf: (key) => key.slice(0, 64) },
-  'takes a name for the beginning of others': { nameOf: (key) => key.replace(/[0-9:]+$/, '') },
-  'keeps names by what is in their braces': { nameOf: (key) => key.replace(/.*\{([^}]+)\}.*/, '$1') },
-  'drops braces': { nameOf: (key) => key.replace(/[{}]/g, '') },
-  'cleans names up': { nameOf: (key) => key.replace(/[^\w/-]/gu, '_') },
-  'keeps its bookkeeping under names like keys': { namesBeside: (key) => [`${key}:queue`, `${key}:ended`] },
-
-  // Records
-  'shows rows as they were written': {
-    record: (key, state, nowMs) =>
-      right.record(key, { ...state, expiresMs: nowMs + state.ttlMs, grantedMs: nowMs }, nowMs),
-  },
-  'deletes the row at a release': { release: (state, claim, nowMs) => noTrace(right.release(state, claim, nowMs)) },
-  'says how long a lease was granted for, not what is left': {
-    acquire: (state, request, nowMs, rules) => {
-      const step = right.acquire(state, request, nowMs, rules)
-      return step.answer.is === 'held' ? { ...step, answer: { ...step.answer, remainingMs: state.ttlMs } } : step
-    },
-  },
-  'says less than what is left': {
-    acquire: (state, request, nowMs, rules) => {
-      const step = right.acquire(state, request, nowMs, rules)
-      const remainingMs = step.answer.is === 'held' ? step.answer.remainingMs / 2 : 0
-      return step.answer.is === 'held' ? { ...step, answer: { ...step.answer, remainingMs } } : step
-    },
-  },
-  'does not count changes': { acquire: afterAcquire((after) => ({ ...after, changes: 1 })) },
-  'renews what it lists': {
-    list: (state, nowMs) => (isHeld(state, nowMs) ? { ...state, expiresMs: nowMs + 2 * state.ttlMs } : state),
-  },
-  'cuts meta': {
-    acquire: (state, request, nowMs, rules) =>
-      right.acquire(state, { ...request, meta: JSON.stringify(request.meta ?? null).slice(0, 1_024) }, nowMs, rules),
-  },
-  'leaves meta on the key': {
-    acquire: (state, request, nowMs, rules) =>
-      right.acquire(state, { ...request, meta: request.meta ?? state.meta }, nowMs, rules),
-  },
-  'lists in the order of UTF-16': { order: (a, b) => (a < b ? -1 : a > b ? 1 : 0) },
-  'lists by a pattern': { isUnder: (prefix, key) => like(prefix).test(key) },
-
-  // Failures
-  'throws what comes when it is closed': { closedError: () => new TypeError('Cannot read properties of null') },
-  'goes on working when it is closed': { closedError: () => undefined },
-  'cannot be closed twice': { closesOnce: true },
-  'throws the reason of the signal': { aborted: 'throws the reason' },
-  'says that nothing was done when it was': { aborted: 'acquires, then says none' },
+  ...naiveQueues,
+  ...naiveRecords,
 }
 
-const neverGone = (waiter: right.Waiter): right.Waiter => ({ ...waiter, freshUntilMs: Number.MAX_SAFE_INTEGER })
-
-const noTrace = <Answer>(step: right.Step<Answer>): right.Step<Answer> =>
-  step.state.claim === ''
-    ? { ...step, state: { ...right.unknownKey(step.state.token), lastEnded: step.state.lastEnded } }
-    : step
-
-/** SQL's LIKE, as SQLite and MySQL have it: `%` and `_` are patterns, and case does not count. */
-function like(prefix: string): RegExp {
-  const pattern = prefix
-    .replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-    .replaceAll('%', '.*')
-    .replaceAll('_', '.')
-  return new RegExp(`^${pattern}`, 'isu')
-}
-
+/** A store with this bad habit, and otherwise right. */
 export const naiveHabits = (name: string): Habits => ({ ...goodHabits, ...naive[name] })

@@ -3,6 +3,7 @@ import type { ConformanceCase } from './case.js'
 import { exclusion } from './exclusion.js'
 import { expiry } from './expiry.js'
 import { failures } from './failures.js'
+import { ghosts } from './ghosts.js'
 import { handover } from './handover.js'
 import { names } from './names.js'
 import { queue } from './queue.js'
@@ -25,6 +26,7 @@ export const conformance: readonly ConformanceCase[] = [
   ...handover,
   ...revocation,
   ...queue,
+  ...ghosts,
   ...watching,
   ...names,
   ...records,

@@ -56,13 +56,18 @@ export const revocation: readonly ConformanceCase[] = [
     title: 'inspect shows that a lease is revoked, and that the next one is not',
     aboutFault: true,
     async run(w) {
-      const [a, b] = w.claims()
+      const [a, b, c] = w.claims()
       await w.granted(a)
       await w.store.revoke(w.key)
       has(await w.inspect(), { state: 'held', claim: a, revoked: true }, 'the record of the revoked lease')
       await w.freed(a)
       await w.granted(b)
       has(await w.inspect(), { state: 'held', claim: b, revoked: false }, 'the record of the next lease')
+      await w.freed(b)
+      const grant = await w.granted(c, { ttlMs: w.ttlMs })
+      await w.store.revoke(w.key)
+      await w.expire(grant)
+      has(await w.inspect(), { state: 'free', revoked: false }, 'the record of a revoked lease that has run out')
     },
   },
   {

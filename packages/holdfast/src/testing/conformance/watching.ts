@@ -77,6 +77,41 @@ export const watching: readonly ConformanceCase[] = [
     },
   },
   {
+    id: 'G8-hint-when-the-holder-has-died',
+    guarantee: 'G8',
+    title: 'the head of the queue gets a hint when another asks and finds the lease expired (C12)',
+    aboutFault: true,
+    needs: ['watch', 'fair'],
+    async run(w) {
+      const [a, b, c] = w.claims()
+      const patient = { queue: { pollMs: w.longMs } }
+      const grant = await w.granted(a, { ttlMs: w.ttlMs })
+      await w.refused(b, 'held', patient)
+      const watching = w.watch(b)
+      await w.expire(grant)
+      const before = watching.hints
+      await w.refused(c, 'reserved')
+      await w.until(() => watching.hints > before, 'a hint for the head of the queue')
+    },
+  },
+  {
+    id: 'G8-hint-behind-a-dead-head',
+    guarantee: 'G8',
+    title: 'whoever starts to watch when the head of the queue has missed its turn gets a hint (C11, C12)',
+    aboutFault: true,
+    needs: ['watch', 'fair'],
+    async run(w) {
+      const [a, b, c] = w.claims()
+      await w.granted(a)
+      await w.refused(b, 'held', { queue: { pollMs: w.ttlMs } })
+      await w.refused(c, 'held', { queue: { pollMs: w.longMs } })
+      await w.freed(a)
+      await w.passMs(w.ttlMs + w.store.capabilities.ttlMsGrain)
+      const watching = w.watch(c)
+      await w.until(() => watching.hints > 0, 'a hint for the next in line')
+    },
+  },
+  {
     id: 'G8-hint-for-whose-turn-it-is',
     guarantee: 'G8',
     title: 'of two in the queue the head gets the hint, and the other none (C33)',

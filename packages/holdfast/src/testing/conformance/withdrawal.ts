@@ -152,6 +152,22 @@ export const withdrawal: readonly ConformanceCase[] = [
     },
   },
   {
+    id: 'G6-memory-lasts',
+    guarantee: 'G6',
+    title: 'a withdrawn claim is remembered for almost two terms, and for a minute when those are shorter (C08)',
+    aboutFault: true,
+    async run(w) {
+      const [a, b] = w.claims()
+      const ttlMs = 4 * w.ttlMs
+      await w.granted(a, { ttlMs })
+      await w.withdraw(a)
+      await w.passMs(1.75 * ttlMs)
+      await w.granted(b)
+      await w.freed(b)
+      await w.refused(a, 'ended')
+    },
+  },
+  {
     id: 'G6-memory-is-shared',
     guarantee: 'G6',
     title: 'a claim withdrawn through one handle is refused through another (C08)',
