@@ -96,6 +96,8 @@ export class HeldLease implements Lease {
   /** Acquires and renewals of this claim that may still be on their way. */
   readonly requests: OpenRequests
   readonly grantedMs: number
+  /** When the grant was heard of: by then it was surely made. */
+  readonly #heardMs: number
   /** When the holder stops believing. */
   deadlineMs: number
   /** Until when the store surely keeps others out. */
@@ -126,12 +128,13 @@ export class HeldLease implements Lease {
     this.grant = { key: core.prefix + key, token: granted.token, claim: granted.claim, holder: granted.holder }
     this.requests = granted.requests
     this.grantedMs = granted.sentMs
+    this.#heardMs = core.timeline.now()
     this.termEndsMs = granted.sentMs + granted.ttlMs
     this.deadlineMs = this.termEndsMs - settings.marginMs
     this.renewalDueMs = Number.POSITIVE_INFINITY
     core.held.add(this)
     core.alarms.startLooking(settings.marginMs / 2)
-    if (settings.renew) this.renewalDueMs = core.renewals.dueAfter(settings, core.timeline.now())
+    if (settings.renew) this.renewalDueMs = core.renewals.dueAfter(settings, this.#heardMs)
     this.#alarm = core.alarms.set(this.#nextMs(), () => this.#onAlarm())
     const { signal } = settings
     if (signal?.aborted === true) this.abort(signal.reason)
@@ -149,7 +152,7 @@ export class HeldLease implements Lease {
 
   get remainingMs(): number {
     const nowMs = this.#look()
-    return this.#state === 'held' ? this.deadlineMs - nowMs : 0
+    return this.#state === 'held' ? this.#endsMs - nowMs : 0
   }
 
   get signal(): AbortSignal {
@@ -254,7 +257,7 @@ export class HeldLease implements Lease {
     if (this.#state === 'lost') return this.#releaseLost()
     this.#state = 'ended'
     this.#end()
-    const restMs = this.grantedMs + this.settings.minHoldMs - this.#core.timeline.now()
+    const restMs = this.#heardMs + this.settings.minHoldMs - this.#core.timeline.now()
     const released = restMs > 0 ? this.#linger(restMs) : await this.#home.giveBack(this)
     this.#forget()
     return released
@@ -317,7 +320,12 @@ export class HeldLease implements Lease {
   }
 
   #nextMs(): number {
-    return Math.min(this.deadlineMs, this.renewalDueMs, this.grantedMs + this.settings.maxHoldMs)
+    return Math.min(this.#endsMs, this.renewalDueMs)
+  }
+
+  /** When it ends by itself. */
+  get #endsMs(): number {
+    return Math.min(this.deadlineMs, this.grantedMs + this.settings.maxHoldMs)
   }
 
   /** Nothing of it is left to wait for. */

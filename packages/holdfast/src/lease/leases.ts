@@ -207,6 +207,7 @@ class Client implements Leases {
       (call) => store.renew([{ key: grant.key, claim, ttlMs: settings.ttlMs }], call),
       { answered: () => requests.renewals-- },
     )
+    if (this.#core.closing) throw new ClosedError()
     const outcome = outcomes[0]
     if (outcome?.is === 'lost') throw new LeaseLostError(key, token, outcome.reason)
     if (outcome?.is !== 'renewed')
@@ -229,6 +230,7 @@ class Client implements Leases {
   }
 
   async close(options: { drainMs?: number | undefined } = {}): Promise<void> {
+    checkOptions(options)
     const drainMs = duration('drainMs', options.drainMs ?? this.#drainMs)
     this.#closed ??= this.#close(drainMs)
     return this.#closed
@@ -302,7 +304,7 @@ class Client implements Leases {
         this.#core.alarms.cancel(alarm)
         resolve()
       }
-      done().then(end, end)
+      Promise.resolve().then(done).then(end, end)
     })
   }
 }
