@@ -2,6 +2,7 @@
 // says: one JSON object a line, { id, do, … }. It answers { re: id, … }, and tells of itself what a checker needs, with
 // instants of the machine's monotonic clock in µs, which all processes share.
 //
+//   time                            says what time it is
 //   acquire  key ttlMs waitMs       asks for the lease
 //   check    key freeze             reads `held`; with `freeze` stops itself before the next line is read
 //   write    key                    writes the plain register, and the fenced one
@@ -9,7 +10,7 @@
 //   hold     key ttlMs windDownMs   runs work that ends `windDownMs` after it is told to
 //   work     key ttlMs freezeEvery  takes the lease, writes, gives it back, over and over, until `rest`
 //   rest                            ends `work`; answers with what went wrong
-//   exit                            closes the client and ends; SIGTERM does so too
+//   exit                            gives everything back and ends; SIGTERM closes the client first, which drains
 import { createInterface } from 'node:readline'
 import Database from 'libsql'
 import { createLeases, StaleTokenError } from '../../../dist/index.js'
@@ -129,6 +130,7 @@ async function work({ key, ttlMs, freezeEvery = 0 }) {
 }
 
 const verbs = {
+  time: () => ({ wallMs: Date.now(), monoUs: nowUs() }),
   async acquire({ key, ttlMs, waitMs = 0 }) {
     try {
       const lease = await acquire(key, { ttlMs, waitMs })
@@ -175,8 +177,8 @@ const verbs = {
     return {}
   },
   async exit() {
+    await Promise.all([...held.values()].map(({ lease }) => lease.release()))
     await end()
-    return {}
   },
 }
 
