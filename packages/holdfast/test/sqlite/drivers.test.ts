@@ -7,11 +7,13 @@ import type { SqliteDatabaseClass } from '../../src/stores/sqlite/index.js'
 import { checkClients, loadDriver, newerNode } from './drivers.js'
 import { fenceCases } from './fence-cases.js'
 import { runCase } from './harness.js'
+import { plainCases } from './plain-cases.js'
 import { storeCases } from './store-cases.js'
 
 const suites = [
   ['store', storeCases],
   ['fence', fenceCases],
+  ['plain statements', plainCases],
 ] as const
 
 describe.each(['libsql', 'better-sqlite3'] as const)('%s', (name) => {

@@ -3,6 +3,7 @@
 import { type DriverName, loadDriver } from './drivers.js'
 import { fenceCases } from './fence-cases.js'
 import { runCase } from './harness.js'
+import { plainCases } from './plain-cases.js'
 import { storeCases } from './store-cases.js'
 
 const Database = await loadDriver(process.argv[2] as DriverName)
@@ -10,6 +11,7 @@ const results: [string, string][] = []
 for (const [suite, cases] of [
   ['store', storeCases],
   ['fence', fenceCases],
+  ['plain statements', plainCases],
 ] as const) {
   for (const one of cases) {
     const failure = await Promise.resolve(runCase(one, Database)).then(
