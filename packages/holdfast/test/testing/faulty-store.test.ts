@@ -141,7 +141,9 @@ describe('faultyStore', () => {
     store.always('any', { fail: own })
     await expect(acquire('a')).rejects.toBe(own)
     await expect(store.inspect('k')).rejects.toBe(own)
+    store.next('inspect', { fail: own })
     store.heal()
+    expect(await store.inspect('k')).toBeNull()
     expect(await holder()).toBeUndefined()
   })
 
