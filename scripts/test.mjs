@@ -4,6 +4,7 @@
 //   npm test                     everything
 //   npm test -- unit tidy        only the named steps
 //   npm test -- --list           the names of the steps
+//   npm test -- --soak unit      the fault tests for minutes instead of seconds
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -14,7 +15,10 @@ const clients = join(root, 'packages/holdfast/test/clients')
 const counts = { passed: 0, failed: 0 }
 
 /** Debian packages that a step needs, by a program that each brings. */
-const DEBIAN = { 'g++': 'g++', make: 'make', python3: 'python3' }
+const DEBIAN = {
+  clients: { 'g++': 'g++', make: 'make', python3: 'python3' },
+  unit: { faketime: 'faketime' },
+}
 
 const steps = [
   ['install', installPackages, 'the packages of this repository'],
@@ -27,7 +31,9 @@ const steps = [
   ['packages', () => run('npx', ['tsx', 'scripts/check-packages.ts']), 'the packages as users will get them'],
 ]
 
-const asked = process.argv.slice(2)
+const given = process.argv.slice(2)
+const asked = given.filter((word) => word !== '--soak')
+if (given.includes('--soak')) process.env.HOLDFAST_SOAK = '1'
 if (asked.includes('--list')) {
   for (const [name, , about] of steps) console.log(`${name.padEnd(10)} ${about}`)
   process.exit(0)
@@ -62,11 +68,7 @@ function installPackages() {
 
 function installClients() {
   if (isInstalled(clients)) return console.log('there already')
-  installDebian(
-    Object.entries(DEBIAN)
-      .filter(([program]) => !isProgram(program))
-      .map(([, name]) => name),
-  )
+  installDebian(DEBIAN.clients)
   run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: clients })
 }
 
@@ -79,7 +81,10 @@ function isInstalled(folder) {
 const isProgram = (name) => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0
 
 /** Installs Debian packages where that is possible, and says precisely what to install where it is not. */
-function installDebian(names) {
+function installDebian(packages) {
+  const names = Object.entries(packages)
+    .filter(([program]) => !isProgram(program))
+    .map(([, name]) => name)
   if (names.length === 0) return
   if (!isProgram('apt-get') || process.getuid?.() !== 0) {
     console.error(
@@ -95,6 +100,7 @@ function installDebian(names) {
 
 /** The test runner, whose own counts are added to ours. */
 function unit() {
+  installDebian(DEBIAN.unit)
   const report = join(root, '.cache/vitest.json')
   const { status } = spawnSync(
     'npx',
