@@ -24,6 +24,7 @@ import {
   type AcquireOptions,
   type ClientOptions,
   checkFunction,
+  checkMethods,
   checkOptions,
   count,
   duration,
@@ -116,13 +117,17 @@ class Client implements Leases {
   constructor(options: ClientOptions) {
     checkOptions(options)
     const { store, prefix = '', clock = systemClock, random = systemRandom, onEvent } = options
-    if (typeof store !== 'object' || store === null || typeof store.acquire !== 'function') {
-      throw new InvalidArgumentError(
-        'store',
-        store,
-        'must be a store, such as memoryStore() or sqliteStore({ path, Database })',
-      )
-    }
+    const { maxLocalWaiters = 10_000, maxHandovers = 16, drainMs = 10_000, closeStore = true } = options
+    checkMethods(
+      'store',
+      store,
+      STORE_VERBS,
+      'must be a store, such as memoryStore() or sqliteStore({ path, Database })',
+    )
+    checkMethods('clock', clock, ['monoMs', 'wallMs', 'setTimer'], 'must be a Clock')
+    checkMethods('random', random, ['claim', 'unit'], 'must be a Random')
+    if (typeof closeStore !== 'boolean')
+      throw new InvalidArgumentError('closeStore', closeStore, 'must be true or false')
     if (store.contract !== 1)
       throw new InvalidArgumentError('store', store.contract, 'must speak contract 1; this one has another version')
     if (typeof prefix !== 'string') throw new InvalidArgumentError('prefix', prefix, 'must be a string')
@@ -143,17 +148,17 @@ class Client implements Leases {
       holder: holderLabel(options.holder),
       aborts: new AbortHub(),
       withdrawals: new Withdrawals(parts),
-      maxLocalWaiters: count('maxLocalWaiters', options.maxLocalWaiters ?? 10_000),
-      maxHandovers: count('maxHandovers', options.maxHandovers ?? 16),
+      maxLocalWaiters: count('maxLocalWaiters', maxLocalWaiters),
+      maxHandovers: count('maxHandovers', maxHandovers),
       held: new Set(),
       onIdle: [],
       closing: false,
     }
     this.#core = Object.assign(core, { renewals: new Renewals(core as Core) })
-    this.#options = options
+    this.#options = { ...options }
     this.#forWaiting = settle(options, undefined, store)
     this.#forTrying = { ...this.#forWaiting, waitMs: 0 }
-    this.#drainMs = duration('drainMs', options.drainMs ?? 10_000)
+    this.#drainMs = duration('drainMs', drainMs)
     this.#queues = new LocalQueues(this.#core)
     this.#coalescer = new Coalescer(this.#core.aborts)
   }
@@ -231,8 +236,8 @@ class Client implements Leases {
 
   async close(options: { drainMs?: number | undefined } = {}): Promise<void> {
     checkOptions(options)
-    const drainMs = duration('drainMs', options.drainMs ?? this.#drainMs)
-    this.#closed ??= this.#close(drainMs)
+    const { drainMs = this.#drainMs } = options
+    this.#closed ??= this.#close(duration('drainMs', drainMs))
     return this.#closed
   }
 
@@ -309,6 +314,9 @@ class Client implements Leases {
   }
 }
 
+/** What createLeases looks for in a store. */
+const STORE_VERBS = ['acquire', 'renew', 'release', 'withdraw', 'close']
+
 /** How much longer than the drain closing the store may take. */
 const STORE_CLOSE_MS = 2_000
 
@@ -344,6 +352,7 @@ function checkGrant(grant: unknown, prefix: string): asserts grant is Grant {
   checkKey('grant.key', key)
   if (!key.startsWith(prefix))
     throw new InvalidArgumentError('grant.key', key, `must start with this client's prefix ${JSON.stringify(prefix)}`)
+  if (key === prefix) throw new InvalidArgumentError('grant.key', key, 'must name more than the prefix of this client')
   if (!Number.isSafeInteger(token)) throw new InvalidArgumentError('grant.token', token, 'must be a safe integer')
   if (typeof claim !== 'string' || claim === '')
     throw new InvalidArgumentError('grant.claim', claim, 'must be a non-empty string')

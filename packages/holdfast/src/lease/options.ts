@@ -100,13 +100,16 @@ const META_BYTES_MAX = 4_096
 const TTL_MS_MAX = 10 * 366 * 86_400_000
 
 type Given = AcquireOptions & { readonly waitMs?: number | undefined }
+type DurationName = Exclude<Extract<keyof Given, `${string}Ms`>, undefined>
 
 /** The settings of a client, or of one call on top of them. */
 export function settle(given: Given, base: Given | undefined, store: LeaseStore): LeaseSettings {
   const pick = <Name extends keyof Given>(name: Name): Given[Name] =>
     given[name] === undefined ? base?.[name] : given[name]
+  const ms = (name: DurationName, byDefault: number, endless?: boolean) =>
+    duration(name, orDefault(pick(name), byDefault), endless)
 
-  const ttlMs = Math.ceil(duration('ttlMs', pick('ttlMs') ?? TTL_MS))
+  const ttlMs = Math.ceil(ms('ttlMs', TTL_MS))
   if (ttlMs < 1) throw new InvalidArgumentError('ttlMs', ttlMs, 'must be above 0')
   if (ttlMs > TTL_MS_MAX) throw new InvalidArgumentError('ttlMs', ttlMs, `must be at most ${TTL_MS_MAX} (ten years)`)
   if (ttlMs < store.capabilities.ttlMsMin) {
@@ -116,11 +119,13 @@ export function settle(given: Given, base: Given | undefined, store: LeaseStore)
       `must be at least ${store.capabilities.ttlMsMin} on the ${store.name} store`,
     )
   }
-  const marginMs = duration('marginMs', pick('marginMs') ?? Math.max(MARGIN_MS_MIN, ttlMs / 10))
-  const renewEveryMs = duration('renewEveryMs', pick('renewEveryMs') ?? ttlMs / 2)
-  const callTimeoutMs = duration('callTimeoutMs', pick('callTimeoutMs') ?? Math.min(CALL_TIMEOUT_MS_MAX, ttlMs / 8))
-  const renew = pick('renew') ?? true
+  const marginMs = ms('marginMs', Math.max(MARGIN_MS_MIN, ttlMs / 10))
+  const renewEveryMs = ms('renewEveryMs', ttlMs / 2)
+  const callTimeoutMs = ms('callTimeoutMs', Math.min(CALL_TIMEOUT_MS_MAX, ttlMs / 8))
+  const renew = orDefault(pick('renew'), true)
   if (typeof renew !== 'boolean') throw new InvalidArgumentError('renew', renew, 'must be true or false')
+  if (marginMs >= ttlMs && pick('marginMs') === undefined)
+    throw new InvalidArgumentError('ttlMs', ttlMs, `must be above the default of marginMs (${marginMs})`)
   if (marginMs >= ttlMs)
     throw new InvalidArgumentError(
       'marginMs',
@@ -136,9 +141,11 @@ export function settle(given: Given, base: Given | undefined, store: LeaseStore)
       `is too short: renewEveryMs (${renewEveryMs}) + callTimeoutMs (${callTimeoutMs}) must be below ttlMs - marginMs (${ttlMs - marginMs}); raise ttlMs, or give renew: false`,
     )
   }
-  const maxHoldMs = duration('maxHoldMs', pick('maxHoldMs') ?? Number.POSITIVE_INFINITY, true)
+  const maxHoldMs = ms('maxHoldMs', Number.POSITIVE_INFINITY, true)
   if (maxHoldMs <= 0) throw new InvalidArgumentError('maxHoldMs', maxHoldMs, 'must be above 0')
-  const minHoldMs = duration('minHoldMs', pick('minHoldMs') ?? 0)
+  const minHoldMs = ms('minHoldMs', 0)
+  if (minHoldMs > TTL_MS_MAX)
+    throw new InvalidArgumentError('minHoldMs', minHoldMs, `must be at most ${TTL_MS_MAX} (ten years)`)
   if (minHoldMs > maxHoldMs)
     throw new InvalidArgumentError('minHoldMs', minHoldMs, `must not be above maxHoldMs (${maxHoldMs})`)
   const retry = pick('retry')
@@ -157,11 +164,14 @@ export function settle(given: Given, base: Given | undefined, store: LeaseStore)
     maxHoldMs,
     minHoldMs,
     meta: checkMeta(pick('meta')),
-    waitMs: duration('waitMs', pick('waitMs') ?? WAIT_MS, true),
+    waitMs: ms('waitMs', WAIT_MS, true),
     retry,
     signal: checkSignal(given.signal),
   }
 }
+
+/** Only what is left out gets the default: null is as wrong as any other value of the wrong kind. */
+const orDefault = <T>(value: T | undefined, byDefault: T): T => (value === undefined ? byDefault : value)
 
 /** A number of ms, 0 or more; `Infinity` only where it has a meaning. */
 export function duration(option: string, value: unknown, endless = false): number {
@@ -197,6 +207,13 @@ export function checkOptions(options: unknown): void {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidArgumentError('options', options, 'must be an object such as { ttlMs: 30_000 }')
   }
+}
+
+/** Refuses what is not an object with these methods. */
+export function checkMethods(option: string, value: unknown, methods: readonly string[], expected: string): void {
+  const given = value as Record<string, unknown> | null
+  if (typeof given === 'object' && given !== null && methods.every((name) => typeof given[name] === 'function')) return
+  throw new InvalidArgumentError(option, value, expected)
 }
 
 /** Refuses what cannot be called. */

@@ -184,31 +184,28 @@ describe('hold', () => {
     await clock.advance(10_000)
   })
 
-  it.each([
-    ['returned', () => 42, { is: 'returned', value: 42 }],
-    [
-      'threw',
-      () => {
-        throw new RangeError('mine')
-      },
-      { is: 'threw', error: new RangeError('mine') },
-    ],
-  ] as const)('a loss rejects with LeaseLostError, and what the work %s is in its outcome', async (_, end, outcome) => {
-    const { clock, client } = setUp()
-    const work = gate()
-    const held = track(
-      client().hold('k', { ttlMs: 1_000, renew: false }, async () => {
-        await work.promise
-        return end()
-      }),
-    )
-    await clock.advance(2_000)
-    expect(held.is()).toBe('waiting') // the work is waited for, lost or not
-    work.open()
-    await clock.settle()
-    expect(held.error()).toBeInstanceOf(LeaseLostError)
-    expect(held.error()).toMatchObject({ reason: 'deadline', key: 'k', token: 1, outcome })
-  })
+  it.each(['returned', 'threw'])(
+    'a loss rejects with LeaseLostError, and what the work %s is in its outcome',
+    async (how) => {
+      const mine = new RangeError('mine')
+      const outcome = how === 'returned' ? { is: 'returned', value: 42 } : { is: 'threw', error: mine }
+      const { clock, client } = setUp()
+      const work = gate()
+      const held = track(
+        client().hold('k', { ttlMs: 1_000, renew: false }, async () => {
+          await work.promise
+          if (how === 'threw') throw mine
+          return 42
+        }),
+      )
+      await clock.advance(2_000)
+      expect(held.is()).toBe('waiting') // the work is waited for, lost or not
+      work.open()
+      await clock.settle()
+      expect(held.error()).toBeInstanceOf(LeaseLostError)
+      expect(held.error()).toMatchObject({ reason: 'deadline', key: 'k', token: 1, outcome })
+    },
+  )
 
   it("work that ends with its signal's reason rejects with that very loss, and no outcome", async () => {
     const { clock, client } = setUp()

@@ -237,21 +237,12 @@ describe('how a lease is lost', () => {
     expect(lease.signal.reason).toBe(seen.reason)
   })
 
-  it.each([
-    ['revoked', async (world: ReturnType<typeof setUp>) => void (await world.memory.revoke('k'))],
-    [
-      'taken',
-      async ({ memory }: ReturnType<typeof setUp>) => {
-        await memory.revoke('k', { force: true })
-        await memory.acquire({ key: 'k', claim: 'thief', holder: 'thief', ttlMs: 60_000 })
-      },
-    ],
-  ] as const)('the store says %s: lost at the next renewal, with that reason', async (_, disturb) => {
-    const world = setUp()
-    const { clock, client } = world
+  it.each([false, true])('revoked (by force: %s): lost at the next renewal, with that reason', async (force) => {
+    const { clock, memory, client } = setUp()
     const lease = await client().acquire('k', { ttlMs: 10_000 })
     const seen = watchSignal(lease, clock)
-    await disturb(world)
+    await memory.revoke('k', { force })
+    if (force) await memory.acquire({ key: 'k', claim: 'next', holder: 'next', ttlMs: 60_000 })
     await clock.advanceUntil(() => seen.aborts > 0)
     expect(seen.reason).toMatchObject({ code: 'LEASE_LOST', reason: 'revoked' })
     expect(clock.monoMs()).toBeLessThan(1_000 + 5_001)
