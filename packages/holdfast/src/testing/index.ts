@@ -1,4 +1,4 @@
-// `holdfast/testing`: time by hand, networks with faults, and the cases that a store has to pass.
+// `holdfast/testing`: time by hand, networks with faults, the cases that a store has to pass, and the simulation.
 export { VirtualClock, type VirtualClockOptions } from './clock.js'
 export * from './conformance/index.js'
 export {
@@ -11,3 +11,4 @@ export {
   faultyStore,
 } from './faulty-store.js'
 export { seededRandom } from './random.js'
+export * from './simulation/index.js'
