@@ -99,28 +99,25 @@ describe('demo', () => {
     expect(await shown('--no-color')).toBe(STORY)
   })
 
-  it.each(['SIGINT', 'SIGTERM', 'SIGKILL'] as const)(
-    'leaves nobody behind when it ends by %s, not even the frozen one',
-    async (signal) => {
-      const at = place()
-      const demo = at.spawn(process.execPath, [MAIN, 'demo', '--store', 'sqlite:own.db'], {
-        ...at.env,
-        TMPDIR: at.folder,
-      })
-      await waitUntil(
-        'a is frozen',
-        () => demo.stdout().includes('a is not renewed') || demo.stdout().includes('b waits for it'),
-      )
-      const others = at.processes().filter(({ pid }) => pid !== demo.pid)
-      expect(others).toHaveLength(3)
-      expect(others.filter(({ state }) => state === 'T')).toHaveLength(1)
-      demo.kill(signal)
-      await demo.ended
-      await waitUntil('all have ended', () => others.every(({ pid }) => !lives(pid)))
-      await waitUntil(
-        'its folder is gone',
-        () => !readdirSync(at.folder).some((name) => name.startsWith('holdfast-demo-')),
-      )
-    },
-  )
+  it.each([
+    ['SIGTERM', 'demo'],
+    ['SIGKILL', 'demo'],
+    ['SIGINT', 'all'], // as Ctrl-C does
+  ] as const)('leaves nobody behind when %s is sent to %s, not even the frozen one', async (signal, whom) => {
+    const at = place()
+    const env = { ...at.env, TMPDIR: at.folder }
+    const demo = at.spawn(process.execPath, [MAIN, 'demo', '--store', 'sqlite:own.db'], env)
+    await waitUntil('a is frozen', () => demo.stdout().includes('b waits for it'))
+    const others = at.processes().filter(({ pid }) => pid !== demo.pid)
+    expect(others).toHaveLength(3)
+    expect(others.filter(({ state }) => state === 'T')).toHaveLength(1)
+    if (whom === 'all') for (const { pid } of others) process.kill(pid, signal)
+    demo.kill(signal)
+    await demo.ended
+    await waitUntil('all have ended', () => others.every(({ pid }) => !lives(pid)))
+    await waitUntil(
+      'its folder is gone',
+      () => !readdirSync(at.folder).some((name) => name.startsWith('holdfast-demo-')),
+    )
+  })
 })

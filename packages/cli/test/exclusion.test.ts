@@ -15,9 +15,9 @@ interface Holding {
 }
 
 /** Starts a run whose command writes its token, and waits until it does. */
-async function hold(at: Place, stubborn = false): Promise<Holding> {
+async function hold(at: Place, how: { stubborn?: boolean; busy?: boolean } = {}): Promise<Holding> {
   const before = at.lines('beats').length
-  const run = at.start('run', 'k', ...TTL, '--wait', '1m', '--', ...beating(stubborn))
+  const run = at.start('run', 'k', ...TTL, '--wait', '1m', '--', ...beating(how))
   await waitUntil('it writes', () => at.lines('beats').length > before)
   const watchdog =
     at.processes().find(({ ppid, command }) => ppid === run.pid && command.includes('watchdog'))?.pid ?? 0
@@ -46,7 +46,7 @@ describe('no overlap', () => {
     ['that ignores SIGTERM', true],
   ])('when the holder is stopped past its ttl, with a command %s', async (_, stubborn) => {
     const at = place()
-    const { run, command } = await hold(at, stubborn)
+    const { run, command } = await hold(at, { stubborn })
     run.kill('SIGSTOP')
     const second = next(at)
     expect((await second.ended).code).toBe(0)
@@ -64,7 +64,7 @@ describe('no overlap', () => {
     ['that ignores SIGTERM', true],
   ])('when the holder is killed with -9, with a command %s', async (_, stubborn) => {
     const at = place()
-    const { run, command, watchdog } = await hold(at, stubborn)
+    const { run, command, watchdog } = await hold(at, { stubborn })
     run.kill('SIGKILL')
     await waitUntil('the command has died', () => !lives(command))
     await waitUntil('the watchdog has ended', () => !lives(watchdog))
@@ -75,7 +75,7 @@ describe('no overlap', () => {
 
   it('when everything is frozen together past the ttl: the command dies within a second of the thaw', async () => {
     const at = place()
-    const { run, watchdog, command } = await hold(at, true)
+    const { run, watchdog, command } = await hold(at, { stubborn: true, busy: true })
     for (const pid of [run.pid, watchdog]) process.kill(pid, 'SIGSTOP')
     process.kill(-command, 'SIGSTOP')
     expect((await next(at).ended).code).toBe(0) // by its clock the store has let another in
@@ -88,7 +88,7 @@ describe('no overlap', () => {
 
   it('when the watchdog is killed: the holder ends the command, and says so', async () => {
     const at = place()
-    const { run, watchdog, command } = await hold(at, true)
+    const { run, watchdog, command } = await hold(at, { stubborn: true })
     process.kill(watchdog, 'SIGKILL')
     const first = await run.ended
     expect(first.code).toBe(70)
@@ -100,7 +100,7 @@ describe('no overlap', () => {
 
   it('when the watchdog is stopped and the lease is lost: the holder kills the command', async () => {
     const at = place()
-    const { run, watchdog, command } = await hold(at, true)
+    const { run, watchdog, command } = await hold(at, { stubborn: true })
     process.kill(watchdog, 'SIGSTOP')
     expect((await at.holdfast('revoke', 'k')).code).toBe(0)
     await waitUntil('the command has died', () => !lives(command))
@@ -115,7 +115,8 @@ describe('no overlap', () => {
     const run = at.start(
       'run',
       'k',
-      ...TTL,
+      '--ttl',
+      '6s',
       '--',
       'sh',
       '-c',
@@ -129,11 +130,12 @@ describe('no overlap', () => {
     const first = await run.ended
     expect(first.code).toBe(79)
     expect(first.stderr).toContain('an operator revoked it')
+    expect(first.stderr).not.toContain('was not renewed in time') // it did not take the deadline to end it
   })
 
   it('when the store does not answer: the command is ended at the deadline, and what failed is said', async () => {
     const at = place()
-    const { run, command } = await hold(at, true)
+    const { run, command } = await hold(at, { stubborn: true })
     const raw = new Database(at.file('leases.db'))
     raw.exec('BEGIN IMMEDIATE')
     try {

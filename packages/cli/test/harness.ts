@@ -180,13 +180,12 @@ export function lives(pid: number): boolean {
 
 /**
  * A command that writes its token to a file, over and over, until it is ended: what two holders at once would show as tokens
- * in turns. `stubborn` ignores SIGTERM.
+ * in turns. `stubborn` ignores SIGTERM; `busy` makes no pause, so that it writes whenever it may run at all.
  */
-export const beating = (stubborn = false): string[] => [
-  'sh',
-  '-c',
-  `${stubborn ? "trap '' TERM; " : ''}while :; do echo "$HOLDFAST_TOKEN" >> beats; sleep 0.01; done`,
-]
+export function beating({ stubborn = false, busy = false } = {}): string[] {
+  const trap = stubborn ? "trap '' TERM; " : ''
+  return ['sh', '-c', `${trap}while :; do echo "$HOLDFAST_TOKEN" >> beats; ${busy ? '' : 'sleep 0.01; '}done`]
+}
 
 /** Fails when two held at once: every token that was written must be over before a bigger one begins. Gives the tokens. */
 export function tokensInTurn(lines: readonly string[]): number[] {

@@ -7,8 +7,6 @@ export interface Scene {
   readonly socket: string
   readonly key: string
   readonly ttlMs: number
-  /** Whether this contender renews: the one that is frozen does not, so that what it is told does not hang on timing. */
-  readonly renew: boolean
   /** A store to play on in real time; null: that of the database process, whose clock is moved by hand. */
   readonly storeUrl: string | null
 }

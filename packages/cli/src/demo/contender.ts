@@ -51,7 +51,7 @@ async function enter(as: string, into: Scene): Promise<Reply> {
     into.storeUrl === null
       ? remoteStore(ask, connection.socket, await ask<StoreCapabilities>('capabilities'))
       : connect({ url: into.storeUrl, isDefault: false }).store
-  leases = createLeases({ store, holder: name, ttlMs: into.ttlMs, renew: into.renew })
+  leases = createLeases({ store, holder: name, ttlMs: into.ttlMs })
   return { is: 'done' }
 }
 

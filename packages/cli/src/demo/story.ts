@@ -48,7 +48,7 @@ export async function tellStory(stage: Stage, narrator: Narrator): Promise<void>
     const connection = await dial(socket)
     const key = real ? `holdfast-demo-${randomBytes(4).toString('hex')}` : 'report'
     const scene = { socket, key, ttlMs: real ? REAL_TTL_MS : TTL_MS, storeUrl: stage.storeUrl }
-    await Promise.all([a.enter({ ...scene, renew: false }), b.enter({ ...scene, renew: true })])
+    await Promise.all([a.enter(scene), b.enter(scene)])
     await play({ a, b, ask: connection.ask, key, stage, narrator })
     connection.socket.destroy()
   } finally {
