@@ -39,7 +39,7 @@ describe('checkConformance', () => {
       () => poor,
       conformance.filter((one) => one.needs?.includes('prune')),
     )
-    expect(results.map(({ outcome }) => outcome)).toEqual(['not applicable', 'not applicable'])
+    expect(new Set(results.map(({ outcome }) => outcome))).toEqual(new Set(['not applicable']))
     const [first] = await checkConformance(() => Promise.reject(new Error('no server')), conformance.slice(0, 1))
     expect(first).toMatchObject({ outcome: 'failed', error: { message: 'no server' } })
   })
