@@ -29,6 +29,8 @@ export class LocalQueues {
   }
 
   ask(key: string, settings: LeaseSettings): Promise<Answer> {
+    // First a look at who has it: an owner whose deadline is over loses it now, and with nobody in line its queue is forgotten.
+    this.#queues.get(key)?.look()
     let queue = this.#queues.get(key)
     if (queue === undefined) {
       queue = new LocalQueue(this.#core, key, () => this.#queues.delete(key))
@@ -81,9 +83,10 @@ class LocalQueue implements Home {
 
   ask(settings: LeaseSettings): Promise<Answer> {
     const nowMs = this.#core.timeline.now()
-    // Reading `held` first: an owner whose deadline is over has lost it before anybody is refused on its account.
     if (settings.waitMs === 0) {
-      if (this.#owner?.held === true) return Promise.resolve(this.#ownedAnswer(this.#owner, 0))
+      const owner = this.#owner
+      // Not read anew: a look may end the lease, and with it this queue.
+      if (owner !== undefined && owner.endError === undefined) return Promise.resolve(this.#ownedAnswer(owner, 0))
       const last = this.#contender?.last
       if (last?.is === 'held') return Promise.resolve({ is: 'held', held: last.held, waitedMs: 0 })
       if (last?.is === 'failed') return Promise.reject(last.error)
@@ -106,6 +109,11 @@ class LocalQueue implements Home {
       if (this.#busy) this.#lineUp(waiter)
       else this.#contend(waiter)
     })
+  }
+
+  /** An owner whose deadline is over has lost the lease before anybody is refused, or lines up, on its account. */
+  look(): void {
+    void this.#owner?.held
   }
 
   turnAway(error: unknown): void {

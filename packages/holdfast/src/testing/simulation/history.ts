@@ -1,16 +1,17 @@
 // What happened, as plain data: the checkers know nothing but this, and a failing run prints it.
 import type { LeaseEvent } from '../../lease/events.js'
 import type { Granted, Held, LeaseRecord, ReleaseOutcome, RenewOutcome } from '../../store/contract.js'
+import type { Program } from './plan.js'
 
 /** The store has taken one atomic step. */
 export interface Served {
   readonly is: 'served'
   readonly atMs: number
-  readonly verb: 'acquire' | 'renew' | 'release' | 'withdraw' | 'revoke' | 'prune'
+  readonly verb: 'acquire' | 'renew' | 'release' | 'withdraw' | 'revoke'
   /** Who sent the request. */
   readonly process: string
   readonly key: string
-  /** Empty for `revoke` and `prune`. */
+  /** Empty for `revoke`. */
   readonly claim: string
   /** When, by the clock that decides. */
   readonly storeMs: number
@@ -44,6 +45,8 @@ export type Fact =
       readonly fault: string
       readonly process: string
       readonly about: string
+      /** Until when a process stands still, or the store is down. */
+      readonly untilMs?: number
     }
   /** A caller has asked for a lease; `waits` in line for it. */
   | {
@@ -52,11 +55,13 @@ export type Fact =
       readonly process: string
       readonly key: string
       readonly call: string
+      readonly program: Program
       readonly waits: boolean
-      readonly coalesces: boolean
     }
   /** The caller was given a lease: from now on it believes, as long as it reads so. */
-  | (OfLease & { readonly is: 'holds'; readonly call: string; readonly minHoldMs: number; readonly ttlMs: number })
+  | (OfLease & { readonly is: 'holds'; readonly call: string; readonly minHoldMs: number; readonly listens: boolean })
+  /** The holder has given the grant to another process, and does not use its own handle any more. */
+  | (OfLease & { readonly is: 'passed' })
   /** The holder has looked at `lease.held`. */
   | (OfLease & { readonly is: 'looked'; readonly held: boolean })
   /** The holder's signal has aborted. */
@@ -93,7 +98,13 @@ export type Fact =
   /** Something that must never happen: an unhandled rejection, a callback that failed. */
   | { readonly is: 'failure'; readonly atMs: number; readonly process: string; readonly about: string }
   /** What was still there at the end, in the healed world. */
-  | { readonly is: 'left'; readonly atMs: number; readonly key: string; readonly about: string }
+  | {
+      readonly is: 'left'
+      readonly atMs: number
+      readonly key: string
+      readonly guarantee: string
+      readonly about: string
+    }
   /** `close()` has ended, or has not. */
   | { readonly is: 'closed'; readonly atMs: number; readonly process: string; readonly about: string }
 
@@ -110,8 +121,8 @@ export interface History {
 export interface Allowances {
   /** Clocks of holders drift beyond the margin, the store's clock steps, an operator frees by force: two may believe (G5). */
   readonly twoBelieve?: boolean
-  /** The store forgets: tokens start again, ended claims are forgotten. */
-  readonly storeForgets?: boolean
+  /** The store forgets, or its clock steps back: a claim that nobody wants may hold on for a term (G6). */
+  readonly ghostsStay?: boolean
 }
 
 /** A broken guarantee: the two facts that clash. */

@@ -85,12 +85,13 @@ export class Node {
     const caller = task.abortAfterMs > 0 ? new AbortController() : undefined
     if (caller !== undefined)
       this.process.clock.setTimer(task.abortAfterMs, () => caller.abort(new Error(`${call} was aborted`)))
-    const options = { ...optionsOf(task), signal: caller?.signal }
+    // Whoever passes a lease on must not go on renewing it.
+    const options = { ...optionsOf(task), signal: caller?.signal, ...(program === 'adopt' ? { renew: false } : {}) }
     const { waitMs: _, ...once } = options
     const work = (lease: Lease) => this.#work(task, call, lease)
     this.open.set(call, task)
     const waits = program !== 'tryHold' && task.waitMs > 0
-    this.#record({ is: 'asked', ...this.#who(key, call), waits, coalesces: program === 'coalesce' })
+    this.#record({ is: 'asked', ...this.#who(key, call), program, waits })
     this.#world.reached(this, 'asked')
     try {
       let outcome: string
@@ -100,7 +101,12 @@ export class Node {
       } else if (program === 'hold') outcome = await this.leases.hold(key, options, work)
       else if (program === 'coalesce') outcome = await this.leases.coalesce(key, options, work)
       else outcome = await this.#acquire(task, call, options)
-      this.#settled(key, call, outcome === 'held' ? 'held' : 'done', outcome === 'held' ? '' : `returned ${outcome}`)
+      this.#settled(
+        key,
+        call,
+        outcome === 'held' ? 'held' : 'done',
+        outcome === 'held' || outcome === '' ? '' : `returned ${outcome}`,
+      )
     } catch (error) {
       this.#settled(key, call, ...this.#classify(error, caller?.signal))
     }
@@ -110,8 +116,9 @@ export class Node {
     const lease = await this.leases.acquire(task.key, options)
     const other = task.program === 'adopt' ? this.#world.neighbour(this) : undefined
     if (other !== undefined) {
+      this.#record({ is: 'passed', ...this.#ofLease(lease) })
       other.adopt(task, call, lease.grant)
-      return call // The other goes on with it; this handle is never used again.
+      return '' // The other goes on with it; this handle is never used again.
     }
     try {
       return await this.#work(task, call, lease)
@@ -144,7 +151,7 @@ export class Node {
     const { claim } = lease.grant
     const ofLease = () => this.#ofLease(lease)
     this.held.set(claim, { lease, task, call })
-    this.#record({ is: 'holds', ...ofLease(), call, minHoldMs: task.minHoldMs, ttlMs: task.ttlMs })
+    this.#record({ is: 'holds', ...ofLease(), call, minHoldMs: task.minHoldMs, listens: !task.forgetful })
     let threw = true
     let lost = ''
     const onAbort = () => this.#record({ is: 'told', ...ofLease(), reason: reasonOf(lease.signal.reason) })

@@ -83,6 +83,9 @@ export interface Plan {
   readonly parts: readonly (Task | Blow)[]
 }
 
+/** For how long callers come after the faults have stopped. */
+export const LATE_MS = 8_000
+
 /** The plan of this seed in this scenario. */
 export function drawPlan(seed: number, name: ScenarioName): Plan {
   const scenario = scenarios[name]
@@ -127,7 +130,8 @@ function drawTask(
   return {
     is: 'task',
     name,
-    atMs: draws.between(0, safetyMs),
+    // Some are left for the healed world.
+    atMs: draws.between(0, safetyMs + LATE_MS),
     slot: draws.whole(0, slots - 1),
     program,
     key,

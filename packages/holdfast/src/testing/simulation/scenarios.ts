@@ -76,11 +76,11 @@ export const scenarios = {
   'store-amnesia': scenario('the store restarts and has forgotten everything', {
     blows: { 'store-amnesia': 6, 'store-restart': 4, pause: 6 },
     weather: { ...LOSSY, lost: 0.01 },
-    allows: { twoBelieve: true, storeForgets: true },
+    allows: { twoBelieve: true, ghostsStay: true },
   }),
   'store-steps': scenario("the store's clock steps forward and back", {
     blows: { 'store-step': 12, pause: 6 },
-    allows: { twoBelieve: true },
+    allows: { twoBelieve: true, ghostsStay: true },
   }),
   handover: scenario('many callers of each process wait for the same keys', {
     crowds: 0.7,

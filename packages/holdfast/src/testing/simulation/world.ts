@@ -4,7 +4,7 @@ import { Draws } from './draws.js'
 import type { Fact, History } from './history.js'
 import { CALM, Network } from './network.js'
 import { Node, type Surroundings } from './node.js'
-import type { Blow, Moment, Plan, Task } from './plan.js'
+import { type Blow, LATE_MS, type Moment, type Plan, type Task } from './plan.js'
 import { SimulatedProcess } from './process.js'
 import { scenarios } from './scenarios.js'
 import { Schedule } from './schedule.js'
@@ -85,11 +85,12 @@ class World implements Surroundings {
 
     this.#heal()
     this.#phase('liveness')
+    await this.#schedule.runUntil(safetyMs + LATE_MS)
     const open = () => this.#nodes.flatMap((node) => (isAlive(node) ? [...node.open] : []))
     await this.#schedule.runUntil(this.now() + this.#boundMs(open().map(([, task]) => task)), () =>
       this.#nodes.every((node) => node.open.size === 0 || !isAlive(node)),
     )
-    for (const [call, task] of open()) this.#left(task.key, `${call} has not ended (${task.program})`)
+    for (const [call, task] of open()) this.#left('G8', task.key, `${call} has not ended (${task.program})`)
 
     this.#phase('quiet')
     const longestMs = Math.max(...parts.map((part) => (part.is === 'task' ? part.ttlMs + part.marginMs : 0)))
@@ -101,7 +102,7 @@ class World implements Surroundings {
     for (const node of alive) if (node.closing === 'no') void node.close(2_000)
     await this.#schedule.runUntil(this.now() + SETTLE_MS, () => alive.every(({ closing }) => closing === 'done'))
     for (const node of alive)
-      if (node.closing !== 'done') this.#left('', `close() of ${node.process.name} has not ended`)
+      if (node.closing !== 'done') this.#left('G12', '', `close() of ${node.process.name} has not ended`)
     this.#phase('end')
   }
 
@@ -122,12 +123,12 @@ class World implements Surroundings {
   async #takeStock(): Promise<void> {
     for (const key of this.#plan.keys) {
       const record = await this.#server.store.inspect(key)
-      if (record?.state === 'held') this.#left(key, `claim ${record.claim} of ${record.holder} still holds`)
+      if (record?.state === 'held') this.#left('G6', key, `claim ${record.claim} of ${record.holder} still holds`)
       if (record !== null && record.waiters.length > 0)
-        this.#left(key, `${record.waiters.length} still wait in the queue`)
+        this.#left('G8', key, `${record.waiters.length} still wait in the queue`)
     }
     for (const { process } of this.#nodes.filter(isAlive))
-      if (process.keepsAlive) this.#left('', `a timer keeps ${process.name} alive`)
+      if (process.keepsAlive) this.#left('G9', '', `a timer keeps ${process.name} alive`)
   }
 
   /** Everyone who waits gets in within this: the longest term, then everybody's work in a row. */
@@ -207,14 +208,10 @@ class World implements Surroundings {
     const node = this.#nodeAt(blow.slot)
     if (this.#isHealed || node === undefined) return
     const took = this.#blows[blow.is](blow, node)
-    if (took !== undefined)
-      this.record({
-        is: 'fault',
-        atMs: this.now(),
-        fault: blow.is,
-        process: node.process.name,
-        about: `${blow.name} ${took}`,
-      })
+    if (took === undefined) return
+    const lasts = LASTING.includes(blow.is) ? { untilMs: this.now() + blow.ms } : {}
+    const about = `${blow.name}: ${took}`
+    this.record({ is: 'fault', atMs: this.now(), fault: blow.is, process: node.process.name, about, ...lasts })
   }
 
   /** What each fault does; undefined when it cannot strike now. */
@@ -314,10 +311,13 @@ class World implements Surroundings {
     this.record({ is: 'phase', atMs: this.now(), phase })
   }
 
-  #left(key: string, about: string): void {
-    this.record({ is: 'left', atMs: this.now(), key, about })
+  #left(guarantee: string, key: string, about: string): void {
+    this.record({ is: 'left', atMs: this.now(), guarantee, key, about })
   }
 }
+
+/** Faults in which something stands still for a while. */
+const LASTING: readonly Blow['is'][] = ['pause', 'sleep', 'cut', 'store-restart', 'store-amnesia']
 
 /** Longer than the longest time between two looks at the clocks. */
 const CLOCK_QUIET_MS = 1_000

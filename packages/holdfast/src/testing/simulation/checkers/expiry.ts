@@ -4,6 +4,7 @@ import type { History, Violation } from '../history.js'
 import { firstOf, isAnswer } from './store-view.js'
 
 export function expiry({ facts }: History): Violation | undefined {
+  const released = new Set<string>()
   return firstOf(facts, (fact, view) => {
     if (fact.is === 'renewed-late')
       return { guarantee: 'G4', what: 'a renewal is sent for a lease that has ended', first: undefined, second: fact }
@@ -14,7 +15,9 @@ export function expiry({ facts }: History): Violation | undefined {
     const holder = view.holder(fact.key, fact.storeMs)
     const mine = holder?.claim === fact.claim && !(isRenewal && holder.revoked)
     // Releasing twice answers `released` twice.
-    const again = isRelease && view.endOf(fact.key, fact.claim, fact.storeMs) !== undefined
+    const again =
+      isRelease && (released.has(fact.claim) || view.endOf(fact.key, fact.claim, fact.storeMs) !== undefined)
+    if (isRelease) released.add(fact.claim)
     if (mine || again) return undefined
     return {
       guarantee: 'G4',

@@ -54,6 +54,8 @@ export class StoreView {
 
   apply(fact: Fact): void {
     if (fact.is === 'fault' && fact.fault === 'store-amnesia') this.#forgetAll()
+    // Pruning may forget who held a free key last, not whom it has promised to refuse.
+    if (fact.is === 'fault' && fact.fault === 'prune') this.#lastEnded.clear()
     if (fact.is !== 'served') return
     if (fact.verb === 'acquire') this.#acquired(fact)
     else if (fact.verb === 'renew' && isAnswer(fact, 'renewed')) this.#extend(fact)
@@ -62,7 +64,6 @@ export class StoreView {
       this.#withdrawn.set(`${fact.key} ${fact.claim}`, fact)
       this.#end(fact, fact.claim)
     } else if (fact.verb === 'revoke' && fact.answer !== null) this.#revoked(fact)
-    else if (fact.verb === 'prune') this.#lastEnded.clear()
   }
 
   #acquired(fact: Served): void {

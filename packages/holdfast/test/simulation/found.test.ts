@@ -1,0 +1,22 @@
+// Faults that the simulation has found, each as the shortest story that shows it. docs/track-record.md has a row for each, with
+// the seed that found it and the commit before the fix.
+import { createLeases } from 'holdfast'
+import { memoryStore } from 'holdfast/memory'
+import { faultyStore, VirtualClock } from 'holdfast/testing'
+import { expect, it } from 'vitest'
+
+it('a lease that is found to be over by the next caller leaves one contender of the process, not two', async () => {
+  const clock = new VirtualClock()
+  const store = faultyStore(memoryStore({ clock }), { clock })
+  const leases = createLeases({ store, clock, holder: 'a' })
+  await leases.acquire('report', { ttlMs: 1_000, renew: false })
+  clock.block(950) // past the deadline, within the term: no timer has fired, nobody has looked
+  const attempt = leases.tryAcquire('report')
+  const waiting = leases.acquire('report')
+  const claims = new Set(store.callsOf('acquire').map(({ request }) => request.claim))
+  expect(claims.size).toBe(2) // that of the lease which is over, and one that contends
+
+  expect(await clock.advanceUntil(attempt)).toBeNull()
+  const lease = await clock.advanceUntil(waiting)
+  expect(lease.held).toBe(true)
+})
