@@ -7,6 +7,7 @@ import { type Clock, systemClock, type Timer } from '../lease/clock.js'
 /** Which way bytes go: requests go `toServer`, replies `toClient`. */
 export type ProxyDirection = 'toServer' | 'toClient' | 'both'
 
+/** Options of `tcpProxy`. */
 export interface TcpProxyOptions {
   /** The server's port. */
   readonly port: number
