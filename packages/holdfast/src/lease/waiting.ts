@@ -169,6 +169,8 @@ export class Contender {
     if (answer.is === 'held') {
       if (this.#queues) this.#known = true
       if (ended) this.#newClaim()
+      // Granted by an answer that never came, and revoked since: nobody believes in it, so its term need not run out (G6).
+      else if (answer.because === 'revoked' && !this.#stopped) this.#giveUpClaim()
       return { is: 'held', held: answer }
     }
     this.#known = true

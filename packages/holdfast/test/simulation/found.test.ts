@@ -20,3 +20,17 @@ it('a lease that is found to be over by the next caller leaves one contender of 
   const lease = await clock.advanceUntil(waiting)
   expect(lease.held).toBe(true)
 })
+
+it('a contender does not wait for its own claim, which was granted by a lost reply and revoked since', async () => {
+  const clock = new VirtualClock()
+  const store = faultyStore(memoryStore({ clock }), { clock })
+  const leases = createLeases({ store, clock, holder: 'a' })
+  store.next('acquire', { dropAfter: true }, { dropBefore: true })
+  const waiting = leases.acquire('report', { ttlMs: 30_000, waitMs: 60_000 })
+  await clock.advance(10)
+  await store.revoke('report')
+  const revokedMs = clock.monoMs()
+  const lease = await clock.advanceUntil(waiting)
+  expect(lease.held).toBe(true)
+  expect(clock.monoMs() - revokedMs).toBeLessThan(10_000) // two time-outs and a poll, not the term of 30 s
+})
