@@ -4,8 +4,10 @@
 //   npm run sim -- --seed 17                      one run; --verbose prints its history
 //   npm run sim -- --scenario pauses --runs 50    one scenario only
 //   npm run sim -- --list                         the scenarios
+//   npm run sim -- --seed 17 --keep t3,pause2     one run, and only these parts of its plan
 //
-// Exit code 1 when a guarantee was broken: then the seed, the two facts that clash, and the command that replays it.
+// Exit code 1 when a guarantee was broken: then the seed, the two facts that clash, the shortest
+// plan and history that were found by leaving things out, and the command that replays those.
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
@@ -21,12 +23,15 @@ const { values: flags } = parseArgs({
     verbose: { type: 'boolean', default: false },
     list: { type: 'boolean', default: false },
     quiet: { type: 'boolean', default: false },
+    keep: { type: 'string' },
+    first: { type: 'boolean', default: false },
+    'no-shrink': { type: 'boolean', default: false },
   },
 })
 Error.stackTraceLimit = 0 // Most errors of a run are expected answers, and their stacks cost more than the run.
 const dist = new URL(flags.dist ?? '../packages/holdfast/dist/', import.meta.url)
 const load = (path) => import(new URL(`testing/simulation/${path}`, dist).href)
-const { scenarioNames, scenarios, simulate } = await load('index.js')
+const { scenarioNames, scenarios, shrink, simulate } = await load('index.js')
 const { describeFact, fingerprint } = await load('report.js')
 
 const first = number('seed', 1)
@@ -72,6 +77,7 @@ async function main() {
   broken.sort((a, b) => a.seed - b.seed)
   for (const run of broken.slice(0, 5)) console.log(describe(run))
   if (broken.length > 5) console.log(`and ${broken.length - 5} more broken runs`)
+  if (broken[0] !== undefined && !flags['no-shrink'] && flags.keep === undefined) await showShortest(broken[0])
   process.exitCode = broken.length === 0 ? 0 : 1
 }
 
@@ -81,6 +87,7 @@ async function runShare(share, of, tell) {
     const { plan, history, violations, counts } = await simulate({
       seed,
       ...(flags.scenario === undefined ? {} : { scenario: flags.scenario }),
+      ...(flags.keep === undefined ? {} : { keep: flags.keep.split(',') }),
     })
     if (flags.verbose) for (const fact of history.facts) console.log(describeFact(fact))
     tell({
@@ -94,7 +101,23 @@ async function runShare(share, of, tell) {
         facts: [before, second].filter((fact) => fact !== undefined).map(describeFact),
       })),
     })
+    if (flags.first && violations.length > 0) return
   }
+}
+
+/** What is left when everything that the violation does not need is left out. */
+async function showShortest({ seed, scenario, violations }) {
+  const { plan } = await simulate({ seed, scenario })
+  const shrunk = await shrink(plan, violations[0].guarantee)
+  if (shrunk === undefined) return
+  const names = shrunk.plan.parts.map(({ name }) => name)
+  const { key } = shrunk.violation.second
+  const { history } = await simulate({ seed, scenario, keep: names })
+  const facts = history.facts.filter(({ atMs }) => atMs <= shrunk.violation.second.atMs)
+  console.log(`\nThe shortest plan found (${shrunk.tried} tried), and what it does to ${key || 'all keys'}:`)
+  for (const part of shrunk.plan.parts) console.log(`  ${JSON.stringify(part)}`)
+  for (const fact of facts) if (!('key' in fact) || fact.key === key || !key) console.log(describeFact(fact))
+  console.log(`replay: npm run sim -- --seed ${seed} --scenario ${scenario} --keep ${names.join(',')} --verbose`)
 }
 
 function runWorker(share, seen) {

@@ -15,6 +15,7 @@ export type { Blow, FaultKind, Moment, Plan, Program, Task } from './plan.js'
 export type { Rates } from './process.js'
 export type { Histogram } from './report.js'
 export { type Scenario, type ScenarioName, scenarioNames, scenarios } from './scenarios.js'
+export { type Shrunk, shrink } from './shrink.js'
 
 /** One run: what was tried, what happened, and what was wrong with it. */
 export interface Simulated {
@@ -31,6 +32,8 @@ export interface SimulationOptions {
   readonly seed: number
   /** Default: the scenarios take turns, by the seed. */
   readonly scenario?: ScenarioName
+  /** Only these parts of the plan, by name: what `shrink` has left. Default: all. */
+  readonly keep?: readonly string[]
 }
 
 /**
@@ -42,8 +45,11 @@ export interface SimulationOptions {
  * violations.length // 0
  * ```
  */
-export async function simulate({ seed, scenario = scenarioOf(seed) }: SimulationOptions): Promise<Simulated> {
-  return simulatePlan(drawPlan(seed, scenario))
+export async function simulate({ seed, scenario = scenarioOf(seed), keep }: SimulationOptions): Promise<Simulated> {
+  const plan = drawPlan(seed, scenario)
+  return simulatePlan(
+    keep === undefined ? plan : { ...plan, parts: plan.parts.filter(({ name }) => keep.includes(name)) },
+  )
 }
 
 /**
