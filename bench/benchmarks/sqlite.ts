@@ -2,7 +2,7 @@
 // and one delete, each its own transaction. Between them stand the store's own statements, issued straight, and its verbs.
 import { createLeases, type Leases } from 'holdfast'
 import { type SqliteDatabase, type SqliteStore, sqliteStore } from 'holdfast/sqlite'
-import * as sql from '../../packages/holdfast/src/stores/sqlite/sql.js'
+import { Plain } from '../../packages/holdfast/src/stores/sqlite/plain.js'
 import type { Benchmark, Subject, Target } from '../harness/benchmark.js'
 import { type Driver, drivers } from '../measure/drivers.js'
 import { pairsFor } from '../measure/pairs.js'
@@ -54,7 +54,7 @@ const floor = (driver: Driver): Subject => ({
   },
 })
 
-/** The four statements that the store issues for a verb, without reading what they give. */
+/** The two statements that the store issues for a pair when nobody else wants the key. */
 const statements = (driver: Driver): Subject => ({
   name: `the store's statements, ${driver.name}`,
   floor: `upsert and delete, ${driver.name}`,
@@ -64,36 +64,12 @@ const statements = (driver: Driver): Subject => ({
     db.exec('PRAGMA wal_autocheckpoint = 4000') // as the store has it
   },
   run(seconds) {
-    const [begin, load, save, commit] = ['BEGIN IMMEDIATE', sql.LOAD, sql.SAVE, 'COMMIT'].map((text) =>
-      db.prepare(text),
-    )
-    const step = (key: string, claim: string, lastEnded: string, nowMs: number) => {
-      begin?.run()
-      load?.get(key)
-      const expiresMs = claim === '' ? 0 : nowMs + TTL_MS
-      save?.run(
-        key,
-        nowMs * 1000,
-        claim,
-        'bench',
-        TTL_MS,
-        nowMs,
-        expiresMs,
-        0,
-        1,
-        null,
-        lastEnded,
-        null,
-        null,
-        0,
-        nowMs,
-      )
-      commit?.run()
-    }
+    const plain = new Plain(db)
+    let token = Date.now() * 1000
     return pairsFor(seconds, (n) => {
-      const [key, claim, nowMs] = [keyOf(n), `claim:${n}`, Date.now()]
-      step(key, claim, '', nowMs)
-      step(key, '', claim, nowMs)
+      const time = { nowMs: Date.now(), offsetMs: 0 }
+      const claimed = { key: keyOf(n), claim: `claim:${n}`, holder: 'bench', ttlMs: TTL_MS }
+      if (plain.acquire(claimed, ++token, time) !== undefined) plain.release(claimed.key, claimed.claim, time)
       return undefined
     })
   },
@@ -151,6 +127,7 @@ export default {
   name: 'sqlite',
   title: 'Uncontended acquire + release on an SQLite file (synchronous = NORMAL), one process',
   floor: 'upsert and delete, libsql',
+  seconds: 2,
   subjects: found.flatMap((driver) => [floor(driver), statements(driver), verbs(driver), library(driver)]),
   targets: found.map(target),
   notes: [`Drivers: ${found.map(({ name }) => name).join(', ')}. Ratios are to the floor of the same driver.`],
