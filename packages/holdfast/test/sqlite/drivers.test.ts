@@ -22,7 +22,7 @@ describe.each(['libsql', 'better-sqlite3'] as const)('%s', (name) => {
     Database = await loadDriver(name)
   })
   describe.each(suites)('%s', (_, cases) => {
-    it.each(cases)('$name', (one) => runCase(one, Database))
+    it.each(cases.map((one) => [one.name, one] as const))('%s', (_name, one) => runCase(one, Database))
   })
 })
 
@@ -38,7 +38,7 @@ describe('node:sqlite', () => {
     for (const [name, failure] of JSON.parse(stdout) as [string, string][]) failures.set(name, failure)
   })
   describe.each(suites)('%s', (suite, cases) => {
-    it.each(cases)('$name', ({ name }) => {
+    it.each(cases.map((one) => [one.name] as const))('%s', (name) => {
       const failure = failures.get(`${suite} ${name}`)
       if (failure === undefined) throw new Error('the case did not run')
       if (failure !== '') throw new Error(failure)

@@ -81,6 +81,7 @@ export class Connection {
     this.#clock = clock
     this.#db = new Database(path)
     try {
+      this.#db.exec('PRAGMA busy_timeout = 0') // first of all: SQLite's own waiting blocks the event loop
       checkSynchronous(this.#db, Database)
       prepareFile(this.#db, path, synchronous)
       this.#begin = this.#db.prepare('BEGIN IMMEDIATE')

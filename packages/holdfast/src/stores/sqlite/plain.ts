@@ -9,12 +9,12 @@
 import type { Granted, ReleaseOutcome, RenewOutcome } from '../../store/contract.js'
 import type { SqliteDatabase, SqliteStatement } from './client.js'
 
-/** (key, token, claim, holder, ttl, now, expiry, now, offset, token): free, nobody waits, no claims to remember but the last. */
+/** (key, token, claim, holder, ttl, now, expiry, now, offset, token): free, nobody waits (so it is not reserved), no claims to remember but the last. */
 const ACQUIRE = `INSERT INTO holdfast_lease
   SELECT ?, ?, ?, ?, ?, ?, ?, 0, 1, NULL, '', NULL, NULL, 0, ? FROM holdfast_file WHERE offset_ms = ? AND pruned_token < ?
   ON CONFLICT (key) DO UPDATE SET token = excluded.token, claim = excluded.claim, holder = excluded.holder,
     ttl_ms = excluded.ttl_ms, granted_ms = excluded.granted_ms, expires_ms = excluded.expires_ms, revoked = 0,
-    changes = changes + 1, meta = NULL, reserved_until_ms = 0, at_ms = excluded.at_ms
+    changes = changes + 1, meta = NULL, at_ms = excluded.at_ms
   WHERE token < excluded.token AND expires_ms <= excluded.at_ms AND at_ms <= excluded.at_ms
     AND last_ended <> excluded.claim AND ended IS NULL AND queue IS NULL`
 

@@ -56,7 +56,6 @@ PRAGMA user_version = ${FORMAT_VERSION};
  * up and the whole tried again.
  */
 export function prepareFile(db: SqliteDatabase, path: string, synchronous: 'normal' | 'full'): void {
-  db.exec('PRAGMA busy_timeout = 0') // SQLite's own waiting blocks the event loop
   const found = identify(db)
   checkIdentity(found, path)
   if (found.tables === 0) db.exec(`PRAGMA page_size = ${PAGE_BYTES}`)

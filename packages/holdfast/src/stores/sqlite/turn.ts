@@ -246,7 +246,7 @@ export class Turns {
     if (nowMonoMs - this.#burstMonoMs < BURST_MS) return false
     this.#burstMonoMs = nowMonoMs
     const version = connection.dataVersion()
-    if (version !== this.#version) this.#contendedUntilMonoMs = nowMonoMs + CONTENDED_MS
+    if (this.#version !== undefined && version !== this.#version) this.#contendedUntilMonoMs = nowMonoMs + CONTENDED_MS
     this.#version = version
     return nowMonoMs < this.#contendedUntilMonoMs
   }
