@@ -154,17 +154,19 @@ function notSettled(name: string, outcome: RenewOutcome | undefined): StoreError
 }
 
 /**
- * Gives a claim back at the store, in one bounded call. With an acquire of it still on its way it is withdrawn instead, so that
- * the late one is refused (G6); what the store does not confirm goes on in the background.
+ * Gives a claim back at the store, in one bounded call. With an acquire of it still on its way it is withdrawn as well, so that
+ * the late one is refused, or ended (G6); what the store does not confirm goes on in the background.
  */
 export async function releaseAtStore(core: Core, lease: HeldLease, keepAlive = true): Promise<Released> {
   const { caller, events, store, withdrawals } = core
   const { grant, key, token, settings } = lease
+  // Asked before the send: until the answer that acquire may have been granted anew, past the term, and answered.
+  const acquireOpen = lease.requests.acquires > 0
   try {
     const answer = await caller.run('a release', settings.callTimeoutMs, (call) => store.release(grant, call), {
       keepAlive,
     })
-    if (lease.requests.acquires > 0) withdrawals.add(grant.key, grant.claim, settings)
+    if (acquireOpen) withdrawals.add(grant.key, grant.claim, settings)
     if (answer.is === 'released') {
       if (events.wanted('released')) events.emit({ type: 'released', key, token })
       return answer
