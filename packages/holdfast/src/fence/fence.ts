@@ -24,12 +24,6 @@ export interface AdmitOptions {
  * Whether a write is admitted after `admitted`: a bigger token always, an equal one of the same claim again, and nothing else.
  * Two claims with one token come from a lease store that lost its memory; which of the two is right nobody can know, so the
  * second is refused.
- *
- * @example
- * ```ts
- * admits({ token: 9, claim: 'a' }, { token: 10, claim: 'b' }) // true
- * admits({ token: 9, claim: 'a' }, { token: 9, claim: 'b' }) // false
- * ```
  */
 export function admits(admitted: Admission | undefined, asked: Admission): boolean {
   if (admitted === undefined || asked.token > admitted.token) return true

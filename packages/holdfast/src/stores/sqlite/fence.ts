@@ -71,11 +71,12 @@ export interface SqliteFence {
  * @example
  * ```ts
  * const fence = sqliteFence()
- * await leases.hold('invoice:42', ({ grant }) => {
- *   db.transaction(() => {
+ * await leases.hold('reports/daily', ({ grant }) => {
+ *   const write = db.transaction(() => {
  *     fence.admit(db, grant)
- *     db.prepare('UPDATE invoice SET paid = 1 WHERE id = 42').run()
- *   }).immediate()
+ *     db.prepare("UPDATE reports SET body = 'all is well' WHERE id = 'daily'").run()
+ *   })
+ *   write.immediate()
  * })
  * ```
  */
