@@ -82,7 +82,7 @@ describe('the deadline', () => {
       signalled: await leases.acquire('d', manual),
       renewed: await leases.acquire('e', manual),
     }
-    clock.block(900)
+    clock.block(950)
     expect(read.held.aborted).toBe(false) // its timer has not fired, and nobody looked through the lease
     expect(read.grantOf.held).toBe(false)
     expect(read.remaining.remainingMs).toBe(0)
@@ -91,6 +91,16 @@ describe('the deadline', () => {
     await expect(read.renewed.renew()).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'deadline' })
     await clock.settle()
     expect(read.held.aborted).toBe(true)
+  })
+
+  it('is compared once more when a renewal goes out: what ended since it was asked for is not prolonged', async () => {
+    const { clock, net, client } = setUp()
+    const lease = await client().acquire('k', manual)
+    const renewal = track(lease.renew())
+    clock.block(950) // in the same turn
+    await clock.settle()
+    expect(renewal.error()).toMatchObject({ code: 'LEASE_LOST', reason: 'deadline' })
+    expect(net.callsOf('renew')).toEqual([])
   })
 
   it('once over stays over, whatever the store says later', async () => {

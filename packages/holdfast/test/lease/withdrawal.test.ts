@@ -2,7 +2,7 @@
 // refused even when its acquire arrives later. Each test here fails when that one withdrawal is left out.
 import { describe, expect, it } from 'vitest'
 import type { LeaseStore } from '../../src/index.js'
-import { setUp, track, type World } from './world.js'
+import { gate, setUp, track, type World } from './world.js'
 
 const claimsOf = (world: World, verb: 'acquire' | 'withdraw') =>
   world.net.callsOf(verb).map(({ request }) => request.claim)
@@ -243,6 +243,29 @@ describe('a lease that was lost with a request on its way', () => {
     await clock.advance(1_000)
     expect(claimsOf(world, 'withdraw')).toEqual([lease.grant.claim])
     expect(await world.holder('k')).toBeUndefined()
+  })
+
+  it('by a renewal whose good answer was the first thing after a block', async () => {
+    const world = setUp()
+    const { clock, net, client } = world
+    const answer = gate()
+    const store: LeaseStore = {
+      ...net,
+      renew: async (leases) => {
+        const outcomes = await net.renew(leases)
+        await answer.promise
+        return outcomes
+      },
+    }
+    const lease = await client({ store }).acquire('k', { ttlMs: 10_000, marginMs: 1_000, renew: false })
+    const renewal = track(lease.renew())
+    await clock.advance(500)
+    clock.block(9_000)
+    answer.open() // before any timer has fired
+    for (let i = 0; i < 20; i++) await Promise.resolve()
+    expect(renewal.error()).toMatchObject({ code: 'LEASE_LOST', reason: 'deadline' })
+    await clock.advance(500)
+    expect(claimsOf(world, 'withdraw')).toEqual([lease.grant.claim])
   })
 
   it('with nothing on its way nothing is sent: its term runs out by itself', async () => {
