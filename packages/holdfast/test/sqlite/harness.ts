@@ -34,7 +34,7 @@ export async function runCase(one: Case, Database: SqliteDatabaseClass): Promise
   const stores: SqliteStore[] = []
   const connections: SqliteDatabase[] = []
   try {
-    await one.run({
+    await inTime(one, {
       Database,
       folder,
       path,
@@ -55,6 +55,18 @@ export async function runCase(one: Case, Database: SqliteDatabaseClass): Promise
     rmSync(folder, { recursive: true, force: true })
   }
 }
+
+/** A case that hangs fails, also where no test runner watches over it. */
+async function inTime(one: Case, bench: Bench): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not done within ${CASE_MS} ms`)), CASE_MS)
+  })
+  await Promise.race([one.run(bench), late])
+  clearTimeout(timer)
+}
+
+const CASE_MS = 50_000
 
 export const request = (key: string, claim: string, more: Partial<AcquireRequest> = {}): AcquireRequest => ({
   key,

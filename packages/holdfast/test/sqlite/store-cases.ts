@@ -500,6 +500,10 @@ const time: Case[] = [
       const [one, other] = [open({ clock: backward }), open({ clock: right })]
       await other.acquire(request('k', 'a', { ttlMs: 60_000 }))
       backward.shiftMs = -5_000
+      const before = [await one.inspect('k')]
+      for await (const record of one.list()) before.push(record)
+      assert.equal(before.length, 2)
+      for (const record of before) assert.ok(record !== null && record.remainingMs <= 60_000, JSON.stringify(record))
       await one.renew([{ key: 'k', claim: 'a', ttlMs: 60_000 }])
       const row = raw().prepare('SELECT offset_ms FROM holdfast_file').get() as { offset_ms: number }
       assert.ok(row.offset_ms > 4_000 && row.offset_ms <= 5_000, String(row.offset_ms))
