@@ -9,17 +9,22 @@ import type { Timeline } from './timeline.js'
 class Call implements CallOptions {
   readonly timeoutMs: number
   #controller: AbortController | undefined
+  #ended: { reason: unknown } | undefined
 
   constructor(timeoutMs: number) {
     this.timeoutMs = timeoutMs
   }
 
   get signal(): AbortSignal {
-    this.#controller ??= new AbortController()
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      if (this.#ended !== undefined) this.#controller.abort(this.#ended.reason)
+    }
     return this.#controller.signal
   }
 
   end(reason: unknown): void {
+    this.#ended = { reason }
     this.#controller?.abort(reason)
   }
 }

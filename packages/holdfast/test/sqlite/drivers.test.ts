@@ -4,6 +4,7 @@ import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, describe, it } from 'vitest'
 import type { SqliteDatabaseClass } from '../../src/stores/sqlite/index.js'
+import { busyCases } from './busy-cases.js'
 import { checkClients, loadDriver, newerNode } from './drivers.js'
 import { fenceCases } from './fence-cases.js'
 import { runCase } from './harness.js'
@@ -12,6 +13,7 @@ import { storeCases } from './store-cases.js'
 
 const suites = [
   ['store', storeCases],
+  ['refused as busy', busyCases],
   ['fence', fenceCases],
   ['plain statements', plainCases],
 ] as const

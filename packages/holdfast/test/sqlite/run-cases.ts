@@ -1,5 +1,7 @@
 // Runs the cases on one driver outside the test runner: `run-cases.ts node:sqlite` under a Node that has it. Prints for each
 // case its name and what went wrong, as JSON.
+
+import { busyCases } from './busy-cases.js'
 import { type DriverName, loadDriver } from './drivers.js'
 import { fenceCases } from './fence-cases.js'
 import { runCase } from './harness.js'
@@ -10,6 +12,7 @@ const Database = await loadDriver(process.argv[2] as DriverName)
 const results: [string, string][] = []
 for (const [suite, cases] of [
   ['store', storeCases],
+  ['refused as busy', busyCases],
   ['fence', fenceCases],
   ['plain statements', plainCases],
 ] as const) {

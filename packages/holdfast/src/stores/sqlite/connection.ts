@@ -53,6 +53,16 @@ export class Connections {
     return this.#current
   }
 
+  /** Looks at something by the connection, which is given up when that fails. */
+  look<Value>(at: (connection: Connection) => Value): Value {
+    try {
+      return at(this.get())
+    } catch (error) {
+      this.giveUp()
+      throw error
+    }
+  }
+
   /** Closes the connection; the next `get` opens another. */
   giveUp(): void {
     this.#current?.close()
@@ -66,7 +76,6 @@ export class Connection {
   readonly #clock: Clock
   readonly #db: SqliteDatabase
   readonly #inode: string
-  readonly #begin: SqliteStatement
   readonly #commit: SqliteStatement
   readonly #load: Reader
   readonly #save: SqliteStatement
@@ -84,7 +93,6 @@ export class Connection {
       this.#db.exec('PRAGMA busy_timeout = 0') // first of all: SQLite's own waiting blocks the event loop
       checkSynchronous(this.#db, Database)
       prepareFile(this.#db, path, synchronous)
-      this.#begin = this.#db.prepare('BEGIN IMMEDIATE')
       this.#commit = this.#db.prepare('COMMIT')
       this.#load = prepareReader(this.#db, sql.LOAD)
       this.#save = this.#db.prepare(sql.SAVE)
@@ -98,9 +106,13 @@ export class Connection {
     }
   }
 
-  /** Takes the write lock, or throws BUSY at once. */
+  /**
+   * Takes the write lock, or throws BUSY at once. Not by a prepared statement: libsql leaves one that was refused unfinished,
+   * and what that connection writes next, outside of a transaction, is answered but never committed. After BUSY from any other
+   * statement the connection has to be given up.
+   */
   begin(): void {
-    this.#begin.run()
+    this.#db.exec('BEGIN IMMEDIATE')
     this.#inTransaction = true
   }
 

@@ -111,8 +111,8 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
   const connections = new Connections({ path, Database, synchronous, clock })
   const turns = new Turns({ connections, path, clock, random: systemRandom })
   const watches = new Watches(clock, {
-    version: () => connections.get().dataVersion(),
-    key: (key) => connections.get().look(key),
+    version: () => connections.look((connection) => connection.dataVersion()),
+    key: (key) => connections.look((connection) => connection.look(key)),
   })
   const pruning = new Pruning(turns, retentionMs)
   openNow(connections, path)

@@ -50,7 +50,7 @@ interface Job {
   fail(error: HoldfastError): void
   readonly askedMonoMs: number
   readonly giveUpMonoMs: number
-  readonly signal: AbortSignal | undefined
+  readonly call: CallOptions | undefined
 }
 
 /**
@@ -109,7 +109,7 @@ export class Turns {
         fail: reject,
         askedMonoMs,
         giveUpMonoMs: askedMonoMs + (call?.timeoutMs ?? LOCK_WAIT_MS),
-        signal: call?.signal,
+        call,
       })
     })
   }
@@ -159,7 +159,8 @@ export class Turns {
     const connection = this.#connection(nowMonoMs)
     if (connection === undefined) return
     const [first, second] = this.#jobs
-    const alone = second === undefined ? first : undefined
+    // While others want the lock too, a refusal is likely, and only `begin` can be refused without harm to the connection.
+    const alone = second === undefined && nowMonoMs >= this.#contendedUntilMonoMs ? first : undefined
     if (alone === undefined || !this.#plain(connection, alone, nowMonoMs)) {
       if (!this.#begin(connection, nowMonoMs)) return
       const jobs = this.#jobs
@@ -174,14 +175,23 @@ export class Turns {
 
   /** Those whose time is over, or who no longer want it: nothing was sent for them. */
   #turnAway(nowMonoMs: number): void {
-    const gone = (job: Job) => nowMonoMs >= job.giveUpMonoMs || job.signal?.aborted === true
+    const gone = (job: Job) => nowMonoMs >= job.giveUpMonoMs || this.#isAborted(job)
     if (!this.#jobs.some(gone)) return
     const jobs = this.#jobs
     this.#jobs = jobs.filter((job) => !gone(job))
     for (const job of jobs.filter(gone)) {
-      if (job.signal?.aborted) job.fail(givenUp(job.signal))
+      if (this.#isAborted(job)) job.fail(givenUp(job.call?.signal))
       else job.fail(tooLate(this.#path, nowMonoMs - job.askedMonoMs, this.#busy))
     }
+  }
+
+  /**
+   * Whether the caller gave up. The client makes the signal of a call only when somebody looks at it, which costs more than a
+   * plain step: so a signal that is made on demand, and cannot have aborted before, is looked at only once a step had to wait.
+   */
+  #isAborted({ call }: Job): boolean {
+    if (call === undefined || (this.#busy === undefined && !Object.hasOwn(call, 'signal'))) return false
+    return call.signal?.aborted === true
   }
 
   /** The connection; undefined when it is not this process's turn, and `#flush` will be called. */
@@ -207,7 +217,8 @@ export class Turns {
       this.#busy = undefined
       return true
     } catch (error) {
-      this.#refused(error, nowMonoMs, 'none')
+      if (isBusy(error)) this.#lockTaken(error, nowMonoMs)
+      else this.#refused(error, nowMonoMs, 'none')
       return false
     }
   }
@@ -227,11 +238,11 @@ export class Turns {
   }
 
   #refused(error: unknown, nowMonoMs: number, outcome: 'none' | 'unknown'): void {
+    this.#connections.giveUp()
     if (isBusy(error)) {
       this.#lockTaken(error, nowMonoMs)
       return
     }
-    this.#connections.giveUp()
     const jobs = this.#jobs
     this.#jobs = []
     for (const job of jobs) job.fail(failure(error, this.#path, outcome))
@@ -340,8 +351,8 @@ const NOBODY: readonly Job[] = []
 const closed = (path: string) =>
   new StoreError(`the store of ${path} is closed`, { outcome: 'none', cause: new ClosedError('this store is closed') })
 
-const givenUp = (signal: AbortSignal) =>
-  new StoreError('given up by its caller before it was sent', { outcome: 'none', cause: signal.reason })
+const givenUp = (signal: AbortSignal | undefined) =>
+  new StoreError('given up by its caller before it was sent', { outcome: 'none', cause: signal?.reason })
 
 function tooLate(path: string, waitedMs: number, busy: unknown): StoreError {
   const why =
