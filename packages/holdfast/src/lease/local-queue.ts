@@ -142,7 +142,7 @@ class LocalQueue implements Home {
 
   /** A store that queues says itself whose turn it is; another is given the lease back after some handovers in a row. */
   #mayHandOver(lease: HeldLease): boolean {
-    if (this.#line.size === 0 || this.#core.closing) return false
+    if (this.#line.size === 0) return false
     // With an acquire of the old claim still on its way, it has to be withdrawn, which a handover does not do.
     if (lease.requests.acquires > 0) return false
     return this.#core.store.capabilities.fair || this.#handovers < this.#core.maxHandovers

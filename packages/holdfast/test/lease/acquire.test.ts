@@ -61,7 +61,7 @@ describe('acquire and tryAcquire', () => {
   })
 
   it('a store that hangs does not hang its caller', async () => {
-    const { clock, net, client } = setUp()
+    const { clock, net, client } = setUp({ givesUp: false })
     net.hang()
     const tried = track(client().tryAcquire('k', { callTimeoutMs: 500 }))
     await clock.advanceUntil(() => tried.is() !== 'waiting')
@@ -144,6 +144,15 @@ describe('release', () => {
     await clock.advance(10_000)
     expect(await holder('k')).toBeUndefined()
     expect(net.callsOf('renew')).toEqual([])
+  })
+
+  it('that was not confirmed goes on in the background: the key need not wait for its ttl', async () => {
+    const { clock, net, client, holder } = setUp()
+    const lease = await client().acquire('k', { ttlMs: 60_000 })
+    net.next('release', { dropBefore: 'error' })
+    expect(await lease.release()).toMatchObject({ is: 'unknown' })
+    await clock.advance(100)
+    expect(await holder('k')).toBeUndefined()
   })
 
   it('tells when the store had ended the lease meanwhile', async () => {

@@ -88,6 +88,21 @@ describe('close', () => {
     expect(net.callsOf('withdraw')).toEqual([])
   })
 
+  it('and a request of such a lease that is still on its way changes nothing about it', async () => {
+    const { clock, net, client } = setUp()
+    const leases = client({ drainMs: 2_000 })
+    const stuck = await leases.acquire('stuck', { ttlMs: 5_000 })
+    net.hang('renew')
+    const renewal = track(stuck.renew())
+    const closing = track(leases.close())
+    await clock.advance(2_000)
+    expect(closing.error()).toBeInstanceOf(DrainTimeoutError)
+    expect(renewal.is()).toBe('rejected')
+    await stuck.release()
+    await clock.advance(20_000)
+    expect(net.callsOf('withdraw')).toEqual([])
+  })
+
   it("takes its own limit before the client's, and refuses a bad one", async () => {
     const { clock, client } = setUp()
     const leases = client({ drainMs: 100_000 })

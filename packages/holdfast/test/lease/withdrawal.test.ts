@@ -231,6 +231,18 @@ describe('a lease that was lost with a request on its way', () => {
     expect(await world.holder('k')).toBeUndefined()
   })
 
+  it('by a renewal of which the store cannot tell whether it was applied', async () => {
+    const world = setUp()
+    const { clock, net, client } = world
+    const cause = new Error('locked row')
+    const store: LeaseStore = { ...net, renew: async (leases) => leases.map(() => ({ is: 'unknown', cause })) }
+    const lease = await client({ store }).acquire('k', { ttlMs: 10_000, marginMs: 1_000 })
+    await clock.advance(9_999)
+    expect([lease.held, claimsOf(world, 'withdraw')]).toEqual([false, []])
+    await clock.advance(1)
+    expect(claimsOf(world, 'withdraw')).toEqual([lease.grant.claim])
+  })
+
   it('by a renewal whose good answer came after the loss', async () => {
     const world = setUp({ givesUp: false })
     const { clock, net, client } = world
