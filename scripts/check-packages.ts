@@ -1,7 +1,7 @@
 // The packages as their users will get them: packed, installed into a folder of their own, resolved by the type checker with
 // nothing but what a user has.
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -41,29 +41,28 @@ try {
 import { memoryStore } from 'holdfast/memory'
 import { sqliteFence, sqliteStore } from 'holdfast/sqlite'
 import { VirtualClock } from 'holdfast/testing'
+import { tcpProxy } from 'holdfast/testing/proxy'
 const clock = new VirtualClock()
 const leases = createLeases({ store: memoryStore({ clock }), clock })
 const lease: Lease = await leases.acquire('report', { retry: exponential({ minMs: 1, maxMs: 10 }), waitMs: 0 })
 const value: number = await leases.hold('other', async ({ token }) => token)
 if (lease.signal.reason instanceof LeaseLostError) lease.signal.reason.reason satisfies string
-if (value !== 1 || typeof sqliteStore !== 'function' || typeof sqliteFence !== 'function') throw new Error('not what was packed')
+if (value !== 1 || typeof sqliteStore !== 'function' || typeof sqliteFence !== 'function' || typeof tcpProxy !== 'function') throw new Error('not what was packed')
 await lease.release()
 await leases.close()
 `,
   )
-  const common = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--skipLibCheck', 'false']
-  // Without any types of Node: the DOM library alone must do.
-  run(
-    bin('tsc'),
-    [...common, '--lib', 'es2022,dom,dom.iterable,dom.asynciterable', '--types', '', '--typeRoots', work, 'user.ts'],
-    work,
-  )
+  const strict = { strict: true, noEmit: true, module: 'nodenext', target: 'es2022', skipLibCheck: false }
+  /** Compiles one file with nothing but these options, and the types that are named. */
+  const compile = (file: string, options: object) => {
+    writeFileSync(
+      join(work, 'tsconfig.json'),
+      JSON.stringify({ compilerOptions: { ...strict, ...options }, files: [file] }),
+    )
+    run(bin('tsc'), ['-p', work], work)
+  }
+  compile('user.ts', { lib: ['es2022', 'dom', 'dom.asynciterable'], types: [] })
   console.log('holdfast: compiles with the DOM library alone')
-  mkdirSync(join(work, 'node_modules/@types'), { recursive: true })
-  run('cp', ['-r', join(root, 'node_modules/@types/node'), join(work, 'node_modules/@types/node')], work)
-  run('cp', ['-r', join(root, 'node_modules/undici-types'), join(work, 'node_modules/undici-types')], work)
-  run(bin('tsc'), [...common, '--lib', 'es2022', '--types', 'node', 'user.ts'], work)
-  console.log('holdfast: compiles with the types of Node alone')
   writeFileSync(
     join(work, 'using.ts'),
     `import { createLeases } from 'holdfast'
@@ -75,17 +74,14 @@ export async function report() {
 }
 `,
   )
-  run(
-    bin('tsc'),
-    [...common, '--lib', 'es2022,esnext.disposable,dom', '--types', '', '--typeRoots', work, 'using.ts'],
-    work,
-  )
+  compile('using.ts', { lib: ['es2022', 'esnext.disposable', 'dom'], types: [] })
   console.log('holdfast: `await using` compiles')
-  run(
-    bin('tsc'),
-    [...common, '--noEmit', 'false', '--outDir', work, '--lib', 'es2022', '--types', 'node', 'user.ts'],
-    work,
-  )
+
+  for (const name of ['@types/node', 'undici-types']) {
+    cpSync(join(root, 'node_modules', name), join(work, 'node_modules', name), { recursive: true })
+  }
+  compile('user.ts', { lib: ['es2022'], types: ['node'], noEmit: false, outDir: '.' })
+  console.log('holdfast: compiles with the types of Node alone')
   run(process.execPath, ['user.js'], work)
   console.log('holdfast: the packed library runs')
 } finally {

@@ -24,6 +24,9 @@ declare global {
   var VirtualClock: typeof testing.VirtualClock
   var faultyStore: typeof testing.faultyStore
   var seededRandom: typeof testing.seededRandom
+  var simulate: typeof testing.simulate
+  var simulatePlan: typeof testing.simulatePlan
+  var shrink: typeof testing.shrink
   var checkConformance: typeof testing.checkConformance
   /** A reader's own store. */
   var myStore: typeof memory.memoryStore
