@@ -16,12 +16,13 @@ export interface Weather {
   readonly replyLost: number
   readonly twice: number
   readonly late: number
+  readonly replyLate: number
   /** How late the late ones are, in ms. */
   readonly lateMsMax: number
 }
 
 /** A good network. */
-export const CALM: Weather = { lost: 0, replyLost: 0, twice: 0, late: 0, lateMsMax: 0 }
+export const CALM: Weather = { lost: 0, replyLost: 0, twice: 0, late: 0, replyLate: 0, lateMsMax: 0 }
 
 /** What will become of one message and its reply; a time of undefined: never arrives. */
 interface Fate {
@@ -34,6 +35,8 @@ interface Fate {
 
 export class Network {
   weather: Weather = CALM
+  /** Until when a slot hears nothing: its requests arrive, replies to it vanish. */
+  readonly mutes = new Map<number, number>()
   /** Until when a slot is cut off from the store; its messages wait for the end of it, or vanish. */
   readonly cuts = new Map<number, { readonly untilMs: number; readonly vanish: boolean }>()
   readonly #schedule: Schedule
@@ -104,7 +107,8 @@ export class Network {
       this.#open.add(reset)
 
       const reply = (settle: () => void) => {
-        const backMs = this.#throughCut(process, fate.replyMs)
+        const isMute = (this.mutes.get(process.slot) ?? 0) > this.#schedule.nowMs
+        const backMs = isMute ? undefined : this.#throughCut(process, fate.replyMs)
         if (backMs !== undefined) this.#schedule.after(backMs, () => back(settle))
         else if (fate.told)
           reset(new StoreError(`${verb}: the connection broke before the reply`, { outcome: 'unknown' }))
@@ -190,11 +194,11 @@ export class Network {
     const count = (this.#counts.get(name) ?? 0) + 1
     this.#counts.set(name, count)
     const draws = new Draws(this.#seed, name, count)
-    const { lost, replyLost, twice, late, lateMsMax } = this.weather
+    const { lost, replyLost, twice, late, replyLate, lateMsMax } = this.weather
     const fault = (what: string) => this.#tell(process, what, `${verb} ${count} of ${key}`)
-    const delay = () => {
+    const delay = (isLate: boolean) => {
       const ms = this.#delay(draws)
-      if (!draws.chance(late)) return ms
+      if (!isLate) return ms
       fault('late')
       return ms + draws.unit() * draws.unit() * lateMsMax
     }
@@ -203,15 +207,15 @@ export class Network {
       fault('lost')
       return { requestMs: undefined, copyMs: undefined, replyMs: undefined, told }
     }
-    const requestMs = this.#throughCut(process, delay())
+    const requestMs = this.#throughCut(process, delay(draws.chance(late)))
     const isReplyLost = draws.chance(replyLost)
     if (isReplyLost) fault('reply lost')
     const isTwice = draws.chance(twice) && requestMs !== undefined
     if (isTwice) fault('twice')
     return {
       requestMs,
-      copyMs: isTwice ? requestMs + delay() + draws.unit() * draws.unit() * lateMsMax : undefined,
-      replyMs: isReplyLost ? undefined : delay(),
+      copyMs: isTwice ? requestMs + delay(false) + draws.unit() * draws.unit() * lateMsMax : undefined,
+      replyMs: isReplyLost ? undefined : delay(draws.chance(replyLate)),
       told,
     }
   }

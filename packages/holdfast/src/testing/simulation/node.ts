@@ -151,11 +151,11 @@ export class Node {
     const { claim } = lease.grant
     const ofLease = () => this.#ofLease(lease)
     this.held.set(claim, { lease, task, call })
-    this.#record({ is: 'holds', ...ofLease(), call, minHoldMs: task.minHoldMs, listens: !task.forgetful })
+    this.#record({ is: 'holds', ...ofLease(), call, minHoldMs: task.minHoldMs, listens: task.listens })
     let threw = true
     let lost = ''
     const onAbort = () => this.#record({ is: 'told', ...ofLease(), reason: reasonOf(lease.signal.reason) })
-    if (!task.forgetful) lease.signal.addEventListener('abort', onAbort)
+    if (task.listens) lease.signal.addEventListener('abort', onAbort)
     this.#world.reached(this, 'holds')
     try {
       for (let step = 0; step < task.steps; step++) {
@@ -172,7 +172,7 @@ export class Node {
     } finally {
       if (!this.#look(lease)) lost = this.#lossOf(lease)
       this.held.delete(claim)
-      if (!task.forgetful) lease.signal.removeEventListener('abort', onAbort)
+      if (task.listens) lease.signal.removeEventListener('abort', onAbort)
       this.#record({ is: 'worked', ...ofLease(), call, threw, lost })
       this.#world.reached(this, 'worked')
     }
@@ -238,5 +238,6 @@ const reasonOf = (reason: unknown) => (reason instanceof LeaseLostError ? reason
 
 function optionsOf(task: Task): AcquireOptions {
   const { ttlMs, marginMs, waitMs, renew, minHoldMs, maxHoldMs } = task
-  return { ttlMs, marginMs, waitMs, renew, minHoldMs, maxHoldMs }
+  const callTimeoutMs = task.callTimeoutMs === 0 ? undefined : task.callTimeoutMs
+  return { ttlMs, marginMs, waitMs, renew, minHoldMs, maxHoldMs, callTimeoutMs }
 }

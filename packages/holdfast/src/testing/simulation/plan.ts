@@ -20,6 +20,8 @@ export interface Task {
   readonly callers: number
   readonly ttlMs: number
   readonly marginMs: number
+  /** 0: the default. */
+  readonly callTimeoutMs: number
   readonly waitMs: number
   readonly workMs: number
   /** How many times the work looks at its lease and writes. */
@@ -28,6 +30,8 @@ export interface Task {
   readonly gapMs: number
   /** The work never looks at its lease; it writes all the same. */
   readonly forgetful: boolean
+  /** The work listens to its signal. */
+  readonly listens: boolean
   /** The work ends as soon as the signal aborts. */
   readonly obedient: boolean
   readonly throws: boolean
@@ -47,6 +51,7 @@ export type FaultKind =
   | 'sleep'
   | 'step'
   | 'cut'
+  | 'mute'
   | 'close'
   | 'revoke'
   | 'force'
@@ -80,11 +85,10 @@ export interface Plan {
   readonly keys: readonly string[]
   readonly weather: Weather
   readonly safetyMs: number
+  /** For how long callers come after the faults have stopped. */
+  readonly lateMs: number
   readonly parts: readonly (Task | Blow)[]
 }
-
-/** For how long callers come after the faults have stopped. */
-export const LATE_MS = 8_000
 
 /** The plan of this seed in this scenario. */
 export function drawPlan(seed: number, name: ScenarioName): Plan {
@@ -92,18 +96,26 @@ export function drawPlan(seed: number, name: ScenarioName): Plan {
   const draws = new Draws(seed, name, 'plan')
   const keys = Array.from({ length: draws.whole(1, 3) }, (_, i) => `k${i + 1}`)
   const slots = Array.from({ length: draws.whole(3, 4) }, () => drawRates(draws, scenario))
-  const safetyMs = draws.between(25_000, 60_000)
-  const ttls = Object.fromEntries(keys.map((key) => [key, draws.pick([600, 1_000, 2_000, 2_000, 5_000, 30_000])]))
+  const safetyMs = draws.between(...scenario.safetyMs)
+  const ttls = Object.fromEntries(keys.map((key) => [key, draws.pick(scenario.ttls)]))
   const tasks = Array.from({ length: scenario.tasks }, (_, i) =>
     drawTask(draws, scenario, `t${i + 1}`, slots.length, keys, ttls, safetyMs),
   )
   const blows = Object.entries(scenario.blows).flatMap(([kind, most]) =>
     Array.from({ length: draws.whole(Math.ceil(most / 2), most) }, (_, i) =>
-      drawBlow(draws, kind as FaultKind, `${kind}${i + 1}`, slots.length, keys, ttls, safetyMs),
+      drawBlow(
+        draws,
+        kind as FaultKind,
+        `${kind}${i + 1}`,
+        slots.length,
+        keys,
+        ttls,
+        kind === 'mute' ? safetyMs + scenario.lateMs : safetyMs,
+      ),
     ),
   )
   const parts = [...tasks, ...blows].sort((a, b) => a.atMs - b.atMs)
-  return { seed, scenario: name, slots, keys, weather: scenario.weather, safetyMs, parts }
+  return { seed, scenario: name, slots, keys, weather: scenario.weather, safetyMs, lateMs: scenario.lateMs, parts }
 }
 
 /** How fast the clocks of a machine run. A holder may be slow by as much as the margin allows, or by more. */
@@ -125,13 +137,13 @@ function drawTask(
   const ttlMs = ttls[key] ?? 1_000
   const program = draws.weighted(scenario.programs)
   const renew = draws.chance(0.75)
-  const isLong = draws.chance(0.15)
+  const isLong = draws.chance(scenario.longWork)
   const minHoldMs = draws.chance(0.06) ? draws.between(0.2, 2) * Math.min(ttlMs, 2_000) : 0
   return {
     is: 'task',
     name,
     // Some are left for the healed world.
-    atMs: draws.between(0, safetyMs + LATE_MS),
+    atMs: draws.between(0, safetyMs + scenario.lateMs),
     slot: draws.whole(0, slots - 1),
     program,
     key,
@@ -139,11 +151,13 @@ function drawTask(
     ttlMs,
     // What a slow clock may lose in a ttl has to fit into the margin, and a little more.
     marginMs: scenario.drift > 0 || draws.chance(0.5) ? ttlMs / 10 : Math.max(40, ttlMs / 20),
+    callTimeoutMs: !renew && draws.chance(scenario.patience) ? draws.between(0.3, 2) * ttlMs : 0,
     waitMs: draws.pick([200, 1_000, 5_000, 20_000]),
     workMs: isLong ? draws.between(0.3, 3) * Math.min(ttlMs, 3_000) : draws.between(0, 120),
     steps: draws.whole(1, 4),
     gapMs: draws.chance(0.5) ? 0 : draws.between(0, 30),
     forgetful: draws.chance(0.15),
+    listens: draws.chance(0.8),
     obedient: draws.chance(0.6),
     throws: draws.chance(0.1),
     renew,
@@ -193,6 +207,8 @@ function drawMs(draws: Draws, is: FaultKind, ttlMs: number): number {
     case 'store-restart':
     case 'store-amnesia':
       return draws.between(5, 1.5 * terms)
+    case 'mute':
+      return draws.between(0.3, 1.2) * ttlMs
     case 'prune':
       return draws.between(0, 5_000)
     case 'crash':

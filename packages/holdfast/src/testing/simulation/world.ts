@@ -2,9 +2,9 @@
 // anything may fail and nothing bad may happen; then the faults stop, and within a bound everything must come to rest.
 import { Draws } from './draws.js'
 import type { Fact, History } from './history.js'
-import { CALM, Network } from './network.js'
+import { Network } from './network.js'
 import { Node, type Surroundings } from './node.js'
-import { type Blow, LATE_MS, type Moment, type Plan, type Task } from './plan.js'
+import type { Blow, Moment, Plan, Task } from './plan.js'
 import { SimulatedProcess } from './process.js'
 import { scenarios } from './scenarios.js'
 import { Schedule } from './schedule.js'
@@ -73,7 +73,7 @@ class World implements Surroundings {
   }
 
   async live(): Promise<void> {
-    const { parts, safetyMs, weather } = this.#plan
+    const { parts, safetyMs, lateMs, weather } = this.#plan
     this.#phase('safety')
     this.network.weather = weather
     for (const part of parts) {
@@ -85,7 +85,7 @@ class World implements Surroundings {
 
     this.#heal()
     this.#phase('liveness')
-    await this.#schedule.runUntil(safetyMs + LATE_MS)
+    await this.#schedule.runUntil(safetyMs + lateMs)
     const open = () => this.#nodes.flatMap((node) => (isAlive(node) ? [...node.open] : []))
     await this.#schedule.runUntil(this.now() + this.#boundMs(open().map(([, task]) => task)), () =>
       this.#nodes.every((node) => node.open.size === 0 || !isAlive(node)),
@@ -136,14 +136,14 @@ class World implements Surroundings {
     const longestMs = Math.max(0, ...this.#plan.parts.map((part) => (part.is === 'task' ? part.ttlMs : 0)))
     return tasks.reduce(
       (sum, task) => sum + 1.5 * task.workMs + task.minHoldMs + task.steps * task.gapMs + 4_000,
-      2 * longestMs + 20_000,
+      4 * longestMs + 20_000,
     )
   }
 
   /** The faults stop: the network is good, everybody runs, and everybody wants everything once more. */
   #heal(): void {
     this.#isHealed = true
-    this.network.weather = CALM
+    this.network.weather = scenarios[this.#plan.scenario].healed
     this.network.cuts.clear()
     this.#server.isUp = true
     this.#server.clockOffsetMs = 0
@@ -167,11 +167,13 @@ class World implements Surroundings {
       callers: 1,
       ttlMs,
       marginMs: ttlMs / 10,
+      callTimeoutMs: 0,
       waitMs: Number.POSITIVE_INFINITY,
       workMs: 20,
       steps: 1,
       gapMs: 0,
       forgetful: false,
+      listens: true,
       obedient: true,
       throws: false,
       renew: true,
@@ -206,7 +208,8 @@ class World implements Surroundings {
 
   #strike(blow: Blow): void {
     const node = this.#nodeAt(blow.slot)
-    if (this.#isHealed || node === undefined) return
+    // What keeps no request from arriving may go on in the healed world.
+    if ((this.#isHealed && blow.is !== 'mute') || node === undefined) return
     const took = this.#blows[blow.is](blow, node)
     if (took === undefined) return
     const lasts = LASTING.includes(blow.is) ? { untilMs: this.now() + blow.ms } : {}
@@ -253,6 +256,10 @@ class World implements Surroundings {
     },
     cut: ({ slot, ms, variant }) => {
       this.network.cuts.set(slot, { untilMs: this.now() + ms, vanish: variant })
+      return `${Math.round(ms)} ms`
+    },
+    mute: ({ slot, ms }) => {
+      this.network.mutes.set(slot, this.now() + ms)
       return `${Math.round(ms)} ms`
     },
     revoke: ({ key }, node) => this.#revoke(key, node, false),

@@ -12,9 +12,21 @@ export function ghosts({ facts, allows }: History): Violation | undefined {
   const excused = excusedProcesses(facts)
   const healedMs = facts.find((fact) => fact.is === 'phase' && fact.phase === 'liveness')?.atMs ?? 0
 
+  /** Calls that have not ended, and the claim last asked with, by process and key: the claim of one who still contends. */
+  const open = new Map<string, Set<string>>()
+  const newest = new Map<string, string>()
+  const contendedUntil = new Map<string, number>()
+  const contends = ({ process, key, claim }: Hold) =>
+    newest.get(`${process} ${key}`) === claim && (open.get(`${process} ${key}`)?.size ?? 0) > 0
+
   const judge = (hold: Hold | undefined, endMs: number, second: Fact): Violation | undefined => {
     if (hold === undefined || hold.byCopy || excused.has(hold.process) || allows.ghostsStay === true) return undefined
-    const fromMs = Math.max(healedMs, wanted.get(hold.claim) ?? hold.since.atMs)
+    // One whose claim was revoked before it heard of its grant takes a new one.
+    if (!wanted.has(hold.claim) && contends(hold) && !hold.revoked) return undefined
+    const fromMs = Math.max(
+      healedMs,
+      wanted.get(hold.claim) ?? Math.max(hold.extended.atMs, contendedUntil.get(hold.claim) ?? 0),
+    )
     if (endMs - fromMs <= SETTLE_MS) return undefined
     return {
       guarantee: 'G6',
@@ -26,6 +38,21 @@ export function ghosts({ facts, allows }: History): Violation | undefined {
 
   const ends = new Map<string, Hold>()
   const found = firstOf(facts, (fact, view) => {
+    if (fact.is === 'asked') {
+      const name = `${fact.process} ${fact.key}`
+      open.set(name, (open.get(name) ?? new Set()).add(fact.call))
+    }
+    if (fact.is === 'settled') {
+      const name = `${fact.process} ${fact.key}`
+      open.get(name)?.delete(fact.call)
+      if (open.get(name)?.size === 0) contendedUntil.set(newest.get(name) ?? '', fact.atMs)
+    }
+    if (fact.is === 'served' && fact.verb === 'acquire') {
+      const name = `${fact.process} ${fact.key}`
+      const before = newest.get(name)
+      if (before !== undefined && before !== fact.claim) contendedUntil.set(before, fact.atMs)
+      newest.set(name, fact.claim)
+    }
     if (fact.is === 'phase' && fact.phase === 'end') return lastHolds(ends, view, fact, judge)
     if (fact.is !== 'served') return undefined
     if (fact.verb === 'acquire' && isAnswer(fact, 'granted')) {
@@ -76,7 +103,8 @@ function wantedUntil(facts: readonly Fact[]): Map<string, number> {
 function excusedProcesses(facts: readonly Fact[]): Set<string> {
   const excused = new Set<string>()
   for (const fact of facts) {
-    const isGone = fact.is === 'fault' && fact.fault === 'crash'
+    // A clock that was set forward ends leases early; the store's term runs on.
+    const isGone = fact.is === 'fault' && (fact.fault === 'crash' || fact.fault === 'step')
     const hasGivenUp = fact.is === 'event' && fact.type === 'withdrawal-failed'
     const ranOut = fact.is === 'closed' && fact.about !== 'drained'
     if ((isGone || hasGivenUp || ranOut) && 'process' in fact) excused.add(fact.process)

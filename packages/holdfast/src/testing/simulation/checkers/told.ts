@@ -11,6 +11,8 @@ type Holds = Extract<Fact, { is: 'holds' }>
 export function told({ facts, allows }: History): Violation | undefined {
   if (allows.twoBelieve === true) return undefined
   const working = new Map<string, Holds>()
+  // As in the checker of belief.
+  const passed = new Set<string>()
   const still = new Map<string, number>()
   return firstOf(facts, (fact, view) => {
     if (fact.is === 'fault' && (fact.fault === 'pause' || fact.fault === 'sleep'))
@@ -19,7 +21,8 @@ export function told({ facts, allows }: History): Violation | undefined {
       for (const [claim, { process }] of working) if (process === fact.process) working.delete(claim)
     // The world heals all that stands still.
     if (fact.is === 'phase') for (const [process, untilMs] of still) still.set(process, Math.min(untilMs, fact.atMs))
-    if (fact.is === 'holds' && fact.listens) working.set(fact.claim, fact)
+    if (fact.is === 'passed') passed.add(fact.claim)
+    if (fact.is === 'holds' && fact.listens && !passed.has(fact.claim)) working.set(fact.claim, fact)
     if (fact.is === 'told' || fact.is === 'worked') working.delete(fact.claim)
     for (const holds of working.values()) {
       const hold = view.hold(holds.key)
