@@ -10,6 +10,11 @@ import { defaultRetry, type Situation } from './retry.js'
 
 /** How often one who waits in a store's queue says that it is still there. */
 const QUEUE_POLL_MS = 1_000
+/**
+ * What it tells the store: longer, by what a question may take to arrive. The store keeps a turn for so long; told less, a head
+ * whose wake-up was lost would miss its turn while its next question is on its way.
+ */
+const QUEUE_TOLD_MS = 1_500
 /** How soon a failed watch is tried again. */
 const WATCH_AGAIN_MS = 1_000
 
@@ -208,7 +213,7 @@ export class Contender {
       ttlMs: settings.ttlMs,
       ...(this.#handover === undefined ? undefined : { replaces: this.#handover.from.grant.claim }),
       ...(settings.meta === undefined ? undefined : { meta: settings.meta }),
-      ...(this.#queues ? { queue: { pollMs: QUEUE_POLL_MS } } : undefined),
+      ...(this.#queues ? { queue: { pollMs: QUEUE_TOLD_MS } } : undefined),
     }
   }
 
