@@ -160,6 +160,18 @@ describe('a retry policy', () => {
     expect(waiting.is()).toBe('resolved')
   })
 
+  it('of whatever pace does not cost its place in the queue of the store', async () => {
+    const { clock, client } = setUp()
+    const lease = await client().acquire('k', { ttlMs: 60_000 })
+    const patient = track(client().acquire('k', { waitMs: 120_000, retry: () => 60_000 }))
+    await clock.advance(100)
+    const later = track(client().acquire('k', { waitMs: 120_000 }))
+    await clock.advance(10_000)
+    await lease.release()
+    await clock.settle()
+    expect([patient.is(), later.is()]).toEqual(['resolved', 'waiting'])
+  })
+
   it.each([
     ['noRetry', noRetry, 1],
     ['fixed with maxAttempts', fixed({ delayMs: 10, maxAttempts: 4 }), 4],

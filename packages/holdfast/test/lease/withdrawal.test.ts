@@ -389,6 +389,16 @@ describe('a withdrawal', () => {
     expect(clock.pending).toBe(0)
   })
 
+  it('that is not answered does not keep the process alive', async () => {
+    const world = setUp({ givesUp: false })
+    const { clock, net } = world
+    net.hang('withdraw')
+    await giveUp(world)
+    await clock.advance(3_000) // the acquire has run into its time-out, the second withdrawal is on its way
+    expect(net.callsOf('withdraw')).toHaveLength(2)
+    expect([clock.pending > 0, clock.keepsAlive]).toEqual([true, false])
+  })
+
   it('does not keep the process alive, and a thousand are not sent in one moment', async () => {
     const world = setUp()
     const { clock, net } = world
