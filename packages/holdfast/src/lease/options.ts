@@ -14,7 +14,7 @@ export interface LeaseOptions {
   ttlMs?: number | undefined
   /** How long before the store's expiry the holder stops believing (G5). Default a tenth of the ttl, at least 20. */
   marginMs?: number | undefined
-  /** How often a held lease is renewed. Default half of the ttl; up to a tenth is taken off at random. */
+  /** How often a held lease is renewed. Default half of the ttl; up to 15 % is taken off, at random and to share calls. */
   renewEveryMs?: number | undefined
   /** Whether the client renews by itself. Default true. */
   renew?: boolean | undefined

@@ -102,7 +102,8 @@ export function acquire(before: KeyState, request: AcquireRequest, nowMs: number
   const { claim, ttlMs, replaces, tokenFloor = 0 } = request
   if (hasEnded(before, claim)) return { state: before, answer: refusal(before, 'ended', nowMs) }
 
-  const replaced = replaces === undefined ? {} : { replaced: before.claim === replaces && isHeld(before, nowMs) }
+  const replaced =
+    replaces === undefined ? {} : { replaced: mayAct(before, replaces, nowMs) || gaveBack(before, replaces) }
   const state = passTurn(replaces === undefined ? before : endClaim(before, replaces), nowMs)
 
   if (isHeld(state, nowMs)) {
@@ -144,8 +145,10 @@ export function renew(state: KeyState, claim: string, ttlMs: number, nowMs: numb
 
 export function release(state: KeyState, claim: string, nowMs: number): Step<ReleaseOutcome> {
   if (!mayAct(state, claim, nowMs)) {
-    if (state.lastEnded === claim) return { state, answer: { is: 'released' } }
-    return { state, answer: { is: 'lost', reason: whyLost(state, claim) } }
+    const answer: ReleaseOutcome = gaveBack(state, claim)
+      ? { is: 'released' }
+      : { is: 'lost', reason: whyLost(state, claim) }
+    return { state, answer }
   }
   return { ...freed(endClaim(state, claim), nowMs), answer: { is: 'released' } }
 }
@@ -200,6 +203,10 @@ export function mayBeFree(state: KeyState, claim: string, nowMs: number): boolea
 
 /** G4: only the claim that holds, before its expiry, can act. */
 const mayAct = (state: KeyState, claim: string, nowMs: number) => state.claim === claim && isHeld(state, nowMs)
+
+/** Whether the claim was the last to end what it held: asked once more, a release or a handover is answered as the first time. */
+const gaveBack = (state: KeyState, claim: string) =>
+  state.lastEnded === claim && !state.ended.some((entry) => entry.claim === claim && entry.revoked)
 
 const hasEnded = (state: KeyState, claim: string) =>
   state.lastEnded === claim || state.ended.some((entry) => entry.claim === claim)

@@ -46,6 +46,7 @@ export const handover: readonly ConformanceCase[] = [
       const second = await w.granted(b, { replaces: a })
       const again = await w.granted(b, { replaces: a })
       equal(again.token, second.token, 'the token of the repeat')
+      equal(again.replaced, true, 'replaced, as it was answered the first time')
       await w.untouched(b, second)
     },
   },

@@ -89,6 +89,18 @@ export const revocation: readonly ConformanceCase[] = [
     },
   },
   {
+    id: 'G13-forced-out-is-told-at-release',
+    guarantee: 'G13',
+    title: 'whoever was revoked by force hears of it at its release, also when nobody has come since',
+    aboutFault: true,
+    async run(w) {
+      const [a] = w.claims()
+      await w.granted(a)
+      await w.store.revoke(w.key, { force: true })
+      await w.releaseIsLost(a, ['revoked'])
+    },
+  },
+  {
     id: 'G1-revoking-nobody',
     guarantee: 'G1',
     title: 'revoking a key that nobody holds gives null, and harms nobody who comes later',
