@@ -78,7 +78,9 @@ function isInstalled(folder) {
   return existsSync(done) && statSync(done).mtimeMs >= statSync(join(folder, 'package-lock.json')).mtimeMs
 }
 
-const isProgram = (name) => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0
+function isProgram(name) {
+  return spawnSync('sh', ['-c', `command -v ${name}`]).status === 0
+}
 
 /** Installs Debian packages where that is possible, and says precisely what to install where it is not. */
 function installDebian(packages) {
