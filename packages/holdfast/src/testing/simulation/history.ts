@@ -17,6 +17,8 @@ export interface Served {
   readonly storeMs: number
   /** A second arrival of a request that the network repeated. */
   readonly copy: boolean
+  /** Its place among all requests, in the order in which they were sent. */
+  readonly sent: number
   readonly ttlMs?: number
   readonly replaces?: string
   readonly force?: boolean

@@ -47,9 +47,8 @@ export interface SimulationOptions {
  */
 export async function simulate({ seed, scenario = scenarioOf(seed), keep }: SimulationOptions): Promise<Simulated> {
   const plan = drawPlan(seed, scenario)
-  return simulatePlan(
-    keep === undefined ? plan : { ...plan, parts: plan.parts.filter(({ name }) => keep.includes(name)) },
-  )
+  if (keep === undefined) return simulatePlan(plan)
+  return simulatePlan({ ...plan, lastCallers: 1, parts: plan.parts.filter(({ name }) => keep.includes(name)) })
 }
 
 /**

@@ -43,6 +43,7 @@ export class Network {
   readonly #server: Server
   readonly #seed: string
   readonly #record: (fact: Fact) => void
+  #sent = 0
   readonly #counts = new Map<string, number>()
   /** Calls that wait for an answer, and watches: a restart of the store resets their connections. */
   readonly #open = new Set<(error: StoreError) => void>()
@@ -86,7 +87,8 @@ export class Network {
   /** A write to a register: one way, late, lost and repeated like everything else. */
   write(process: SimulatedProcess, register: 'plain' | 'fenced', grant: Grant): void {
     const fate = this.#fate(process, `write-${register}`, grant.key)
-    const arrive = (copy: boolean) => () => this.#server.write(register, grant, { process: process.name, copy })
+    const arrive = (copy: boolean) => () =>
+      this.#server.write(register, grant, { process: process.name, copy, sent: 0 })
     if (fate.requestMs !== undefined) this.#schedule.after(fate.requestMs, arrive(false), true)
     if (fate.copyMs !== undefined) this.#schedule.after(fate.copyMs, arrive(true), true)
   }
@@ -98,6 +100,7 @@ export class Network {
     serve: (by: Sender) => Promise<unknown>,
   ): Promise<Answer> {
     const fate = this.#fate(process, verb, key)
+    const sender = { process: process.name, sent: ++this.#sent }
     return new Promise<Answer>((resolve, reject) => {
       const back = (settle: () => void) => {
         if (!this.#open.delete(reset)) return
@@ -120,7 +123,7 @@ export class Network {
           else this.#open.delete(reset)
           return
         }
-        serve({ process: process.name, copy: false }).then(
+        serve({ ...sender, copy: false }).then(
           (answer) => reply(() => resolve(answer as Answer)),
           (error) => reply(() => reject(error)),
         )
@@ -130,7 +133,7 @@ export class Network {
       else this.#open.delete(reset)
       if (fate.copyMs !== undefined)
         this.#schedule.after(fate.copyMs, () => {
-          if (this.#server.isUp) serve({ process: process.name, copy: true }).catch(() => {})
+          if (this.#server.isUp) serve({ ...sender, copy: true }).catch(() => {})
         })
     })
   }

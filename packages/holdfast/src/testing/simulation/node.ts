@@ -62,7 +62,11 @@ export class Node {
 
   /** Starts the callers of a task. */
   start(task: Task): void {
-    for (let i = 0; i < task.callers; i++) void this.#call(task, `${task.name}.${this.process.name}.${++this.#calls}`)
+    for (let i = 0; i < task.callers; i++) {
+      // Where several try at once, the others wait if they must: the first look at a lease that is over may be theirs.
+      const program = task.program === 'tryHold' && i > 0 ? 'hold' : task.program
+      void this.#call({ ...task, program }, `${task.name}.${this.process.name}.${++this.#calls}`)
+    }
   }
 
   /** Somebody in this process looks at its leases of a key, or at all. */
@@ -156,6 +160,7 @@ export class Node {
     let lost = ''
     const onAbort = () => this.#record({ is: 'told', ...ofLease(), reason: reasonOf(lease.signal.reason) })
     if (task.listens) lease.signal.addEventListener('abort', onAbort)
+    if (task.listens && lease.signal.aborted) onAbort() // It was over before anybody could listen.
     this.#world.reached(this, 'holds')
     try {
       for (let step = 0; step < task.steps; step++) {

@@ -87,8 +87,13 @@ export interface Plan {
   readonly safetyMs: number
   /** For how long callers come after the faults have stopped. */
   readonly lateMs: number
+  /** How many callers of each process want each key once more in the healed world. */
+  readonly lastCallers: number
   readonly parts: readonly (Task | Blow)[]
 }
+
+/** So many calls in all come in the healed world, so that no run is left without grants. */
+const LAST_CALLS = 45
 
 /** The plan of this seed in this scenario. */
 export function drawPlan(seed: number, name: ScenarioName): Plan {
@@ -114,8 +119,19 @@ export function drawPlan(seed: number, name: ScenarioName): Plan {
       ),
     ),
   )
+  const lastCallers = Math.ceil(LAST_CALLS / (slots.length * keys.length))
   const parts = [...tasks, ...blows].sort((a, b) => a.atMs - b.atMs)
-  return { seed, scenario: name, slots, keys, weather: scenario.weather, safetyMs, lateMs: scenario.lateMs, parts }
+  return {
+    seed,
+    scenario: name,
+    slots,
+    keys,
+    weather: scenario.weather,
+    safetyMs,
+    lateMs: scenario.lateMs,
+    lastCallers,
+    parts,
+  }
 }
 
 /** How fast the clocks of a machine run. A holder may be slow by as much as the margin allows, or by more. */
@@ -153,10 +169,10 @@ function drawTask(
     marginMs: scenario.drift > 0 || draws.chance(0.5) ? ttlMs / 10 : Math.max(40, ttlMs / 20),
     callTimeoutMs: !renew && draws.chance(scenario.patience) ? draws.between(0.3, 2) * ttlMs : 0,
     waitMs: draws.pick([200, 1_000, 5_000, 20_000]),
-    workMs: isLong ? draws.between(0.3, 3) * Math.min(ttlMs, 3_000) : draws.between(0, 120),
+    workMs: isLong ? draws.between(0.3, 3) * Math.min(ttlMs, scenario.longMs) : draws.between(0, 120),
     steps: draws.whole(1, 4),
     gapMs: draws.chance(0.5) ? 0 : draws.between(0, 30),
-    forgetful: draws.chance(0.15),
+    forgetful: draws.chance(0.25),
     listens: draws.chance(0.8),
     obedient: draws.chance(0.6),
     throws: draws.chance(0.1),

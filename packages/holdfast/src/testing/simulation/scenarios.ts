@@ -15,6 +15,8 @@ export interface Scenario {
   readonly aborts: number
   /** How likely the work lasts for terms. */
   readonly longWork: number
+  /** A third of how long it lasts at most, or three ttls if that is less. */
+  readonly longMs: number
   /** How likely a lease that its caller renews has a time-out near its ttl: then a grant can come after its own deadline. */
   readonly patience: number
   readonly weather: Weather
@@ -40,6 +42,7 @@ const basic: Scenario = {
   crowds: 0.15,
   aborts: 0.08,
   longWork: 0.15,
+  longMs: 3_000,
   patience: 0,
   weather: CALM,
   healed: CALM,
@@ -62,7 +65,7 @@ const scenario = (about: string, over: Partial<Scenario>): Scenario => ({ ...bas
 /** Every scenario by its name. */
 export const scenarios = {
   calm: scenario('short pauses and a good network: the rest has to be quick', {
-    blows: { pause: 14 },
+    blows: { pause: 60 },
     gapMsMax: 1_500,
   }),
   lossy: scenario('messages are lost, late and repeated', { weather: LOSSY }),
@@ -78,6 +81,8 @@ export const scenarios = {
     ttls: [5_000, ...LONG_TERMS],
     safetyMs: [20_000, 30_000],
     lateMs: 20_000,
+    longWork: 0.2,
+    longMs: 20_000,
     patience: 0.8,
     gapMsMax: 120_000,
     blows: { mute: 16, pause: 4 },
@@ -91,7 +96,7 @@ export const scenarios = {
   }),
   crashes: scenario('processes crash and start again', {
     safetyMs: [8_000, 20_000],
-    blows: { crash: 16, close: 4, pause: 4 },
+    blows: { crash: 16, close: 4, pause: 20 },
   }),
   drift: scenario('clocks of holders run fast and slow within the margin', {
     drift: 0.09,
@@ -108,7 +113,7 @@ export const scenarios = {
   }),
   'sleep-and-steps': scenario('machines sleep, and somebody sets their time of day', {
     longWork: 0.4,
-    blows: { sleep: 20, step: 16, pause: 4 },
+    blows: { sleep: 24, step: 20, pause: 12 },
   }),
   'store-restart': scenario('the store restarts and keeps its data', {
     blows: { 'store-restart': 10, prune: 6, pause: 4 },
@@ -120,7 +125,7 @@ export const scenarios = {
     allows: { twoBelieve: true, ghostsStay: true },
   }),
   'store-steps': scenario("the store's clock steps forward and back", {
-    blows: { 'store-step': 12, pause: 6 },
+    blows: { 'store-step': 20, pause: 12 },
     allows: { twoBelieve: true, ghostsStay: true },
   }),
   handover: scenario('many callers of each process wait for the same keys', {
@@ -142,10 +147,11 @@ export const scenarios = {
     tasks: 130,
     safetyMs: [5_000, 10_000],
     lateMs: 30_000,
-    blows: { pause: 24 },
+    blows: { pause: 60, prune: 16 },
     gapMsMax: 600,
   }),
   operator: scenario('an operator revokes leases', {
+    longMs: 10_000,
     ttls: [1_000, 2_000, ...LONG_TERMS],
     blows: { revoke: 30, close: 3, pause: 6 },
     weather: { ...LOSSY, replyLost: 0.15 },

@@ -10,6 +10,8 @@ import type { Schedule } from './schedule.js'
 export interface Sender {
   readonly process: string
   readonly copy: boolean
+  /** Its place among all requests, in the order in which they were sent. */
+  readonly sent: number
 }
 
 interface Register {
@@ -119,7 +121,7 @@ export class Server {
     })
   }
 
-  #at(by: Sender): Pick<Served, 'atMs' | 'storeMs' | 'process' | 'copy'> {
+  #at(by: Sender): Pick<Served, 'atMs' | 'storeMs' | keyof Sender> {
     return { atMs: this.#schedule.nowMs, storeMs: this.#clock.monoMs(), ...by }
   }
 }

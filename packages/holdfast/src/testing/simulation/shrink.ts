@@ -33,6 +33,12 @@ export async function shrink(plan: Plan, guarantee: string, triesMax = 300): Pro
   let violation = await breaks(plan)
   if (violation === undefined) return undefined
 
+  const calmer = { ...best, lastCallers: 1 }
+  const broken = await breaks(calmer)
+  if (broken !== undefined) {
+    best = calmer
+    violation = broken
+  }
   for (let size = Math.ceil(best.parts.length / 2); size >= 1 && tried < triesMax; ) {
     let isShorter = false
     for (let from = 0; from < best.parts.length && tried < triesMax; ) {

@@ -93,7 +93,9 @@ class World implements Surroundings {
     for (const [call, task] of open()) this.#left('G8', task.key, `${call} has not ended (${task.program})`)
 
     this.#phase('quiet')
-    const longestMs = Math.max(...parts.map((part) => (part.is === 'task' ? part.ttlMs + part.marginMs : 0)))
+    const longestMs = Math.max(
+      ...parts.map((part) => (part.is === 'task' ? Math.max(part.ttlMs + part.marginMs, part.callTimeoutMs) : 0)),
+    )
     await this.#schedule.runUntil(this.now() + Math.max(longestMs * 1.1, SETTLE_MS) + 2_000)
     await this.#takeStock()
 
@@ -164,7 +166,7 @@ class World implements Surroundings {
       slot,
       program: 'hold',
       key,
-      callers: 1,
+      callers: this.#plan.lastCallers,
       ttlMs,
       marginMs: ttlMs / 10,
       callTimeoutMs: 0,

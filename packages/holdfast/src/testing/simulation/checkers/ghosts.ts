@@ -15,6 +15,7 @@ export function ghosts({ facts, allows }: History): Violation | undefined {
   /** Calls that have not ended, and the claim last asked with, by process and key: the claim of one who still contends. */
   const open = new Map<string, Set<string>>()
   const newest = new Map<string, string>()
+  const known = new Set<string>()
   const contendedUntil = new Map<string, number>()
   const contends = ({ process, key, claim }: Hold) =>
     newest.get(`${process} ${key}`) === claim && (open.get(`${process} ${key}`)?.size ?? 0) > 0
@@ -47,7 +48,9 @@ export function ghosts({ facts, allows }: History): Violation | undefined {
       open.get(name)?.delete(fact.call)
       if (open.get(name)?.size === 0) contendedUntil.set(newest.get(name) ?? '', fact.atMs)
     }
-    if (fact.is === 'served' && fact.verb === 'acquire') {
+    // A claim that comes again late is not the one last asked with.
+    if (fact.is === 'served' && fact.verb === 'acquire' && !known.has(fact.claim)) {
+      known.add(fact.claim)
       const name = `${fact.process} ${fact.key}`
       const before = newest.get(name)
       if (before !== undefined && before !== fact.claim) contendedUntil.set(before, fact.atMs)

@@ -1,6 +1,7 @@
 // The checkers, one a guarantee: functions from a history to the first violation that they find.
 import type { History, Violation } from '../history.js'
 import { belief } from './belief.js'
+import { contenders } from './contenders.js'
 import { exclusion } from './exclusion.js'
 import { expiry } from './expiry.js'
 import { fence } from './fence.js'
@@ -25,6 +26,7 @@ export const checkers = {
   fence,
   waiting,
   order,
+  contenders,
   quiet,
   outcomes,
 } as const
