@@ -61,7 +61,13 @@ export type Fact =
       readonly waits: boolean
     }
   /** The caller was given a lease: from now on it believes, as long as it reads so. */
-  | (OfLease & { readonly is: 'holds'; readonly call: string; readonly minHoldMs: number; readonly listens: boolean })
+  | (OfLease & {
+      readonly is: 'holds'
+      readonly call: string
+      readonly minHoldMs: number
+      readonly marginMs: number
+      readonly listens: boolean
+    })
   /** The holder has given the grant to another process, and does not use its own handle any more. */
   | (OfLease & { readonly is: 'passed' })
   /** The holder has looked at `lease.held`. */

@@ -155,7 +155,14 @@ export class Node {
     const { claim } = lease.grant
     const ofLease = () => this.#ofLease(lease)
     this.held.set(claim, { lease, task, call })
-    this.#record({ is: 'holds', ...ofLease(), call, minHoldMs: task.minHoldMs, listens: task.listens })
+    this.#record({
+      is: 'holds',
+      ...ofLease(),
+      call,
+      minHoldMs: task.minHoldMs,
+      marginMs: task.marginMs,
+      listens: task.listens,
+    })
     let threw = true
     let lost = ''
     const onAbort = () => this.#record({ is: 'told', ...ofLease(), reason: reasonOf(lease.signal.reason) })

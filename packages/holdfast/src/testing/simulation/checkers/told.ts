@@ -4,7 +4,7 @@ import type { Fact, History, Violation } from '../history.js'
 import { firstOf } from './store-view.js'
 
 /** The longest time between two looks, on a slow clock, and a little. */
-const LOOK_MS = 300
+const lookMs = ({ marginMs }: Holds) => Math.min(250, marginMs / 2) * 1.2 + 20
 
 type Holds = Extract<Fact, { is: 'holds' }>
 
@@ -27,7 +27,7 @@ export function told({ facts, allows }: History): Violation | undefined {
     for (const holds of working.values()) {
       const hold = view.hold(holds.key)
       const endMs = hold?.claim === holds.claim ? (hold.ended?.atMs ?? hold.untilMs) : (hold?.since.atMs ?? 0)
-      if (fact.atMs <= Math.max(endMs, still.get(holds.process) ?? 0) + LOOK_MS) continue
+      if (fact.atMs <= Math.max(endMs, still.get(holds.process) ?? 0) + lookMs(holds)) continue
       return {
         guarantee: 'G5',
         what: `${holds.process} was not told that its lease on ${holds.key} (token ${holds.token}) had ended`,
