@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { InvalidArgumentError, StoreError } from '../../src/lease/errors.js'
-import { type SqliteStore, sqliteStore } from '../../src/stores/sqlite/index.js'
+import { type SqliteDatabase, type SqliteStore, sqliteStore } from '../../src/stores/sqlite/index.js'
 import { SCHEMA } from '../../src/stores/sqlite/schema.js'
 import { type Case, request } from './harness.js'
 
