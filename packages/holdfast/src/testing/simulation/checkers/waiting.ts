@@ -13,7 +13,8 @@ export function waiting({ facts, gapMsMax }: History): Violation | undefined {
 
   return firstOf(facts, (fact, view) => {
     if (fact.is === 'phase' && fact.phase === 'liveness') healedMs = fact.atMs
-    if (fact.is === 'asked' && fact.waits) {
+    // Who shares another's run waits for its end.
+    if (fact.is === 'asked' && fact.waits && fact.program !== 'coalesce') {
       const line = lines.get(fact.key) ?? new Map()
       lines.set(fact.key, line.set(fact.call, { process: fact.process, sinceMs: fact.atMs }))
     }
