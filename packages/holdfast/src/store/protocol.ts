@@ -91,9 +91,12 @@ export const unknownKey = (token = 0): KeyState => ({
 /** Token rule `counter`: one more than the last. */
 export const counterToken = (previous: number, floor: number): number => Math.max(previous + 1, floor)
 
-/** Token rule `µs`: the clock in microseconds, so that the rise outlives a loss of the record; never below the last. */
-export const microsecondToken = (previous: number, floor: number, nowMs: number): number =>
-  Math.max(previous + 1, floor, Math.floor(nowMs * 1000))
+/**
+ * Token rule `µs`: the floor if one is given, else the clock in microseconds, so that the rise outlives a loss of the record;
+ * never below the last. With a floor the clock has no say: nodes of a quorum that are given the same one answer the same token.
+ */
+export const microsecondToken = (previous: number, floor: number, clockMicroseconds: number): number =>
+  Math.max(previous + 1, floor > 0 ? floor : clockMicroseconds)
 
 /** Whether anybody holds the key at this time. */
 export const isHeld = (state: KeyState, nowMs: number): boolean => state.claim !== '' && nowMs < state.expiresMs

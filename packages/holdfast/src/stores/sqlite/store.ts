@@ -104,7 +104,7 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
   }
   const microseconds = microsecondClock()
   const rules: protocol.Rules = {
-    nextToken: (previous, floor, nowMs) => Math.max(previous + 1, floor, microseconds(nowMs)),
+    nextToken: (previous, floor, nowMs) => protocol.microsecondToken(previous, floor, microseconds(nowMs)),
     endedRetentionMs: duration('endedRetentionMs', options.endedRetentionMs ?? protocol.ENDED_RETENTION_MS),
   }
 
