@@ -98,8 +98,8 @@ class Reference {
   readonly rules: protocol.Rules = {
     endedRetentionMs: 50,
     nextToken: (previous, floor, nowMs) => {
-      const least = Math.max(previous + 1, floor, nowMs * 1_000)
-      const most = Math.max(previous + 1, floor, nowMs * 1_000 + 999)
+      const least = Math.max(previous + 1, floor > 0 ? floor : nowMs * 1_000)
+      const most = Math.max(previous + 1, floor > 0 ? floor : nowMs * 1_000 + 999)
       assert.ok(
         least <= this.observed && this.observed <= most,
         `token ${this.observed} is not from ${least} to ${most}`,
