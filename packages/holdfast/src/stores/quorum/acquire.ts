@@ -238,11 +238,12 @@ export class Attempt {
       this.#end({ ...this.#held(), because: 'ended' })
       return
     }
+    const errors = votes.flatMap((vote) => (vote.is === 'failed' ? [vote.error] : []))
     const maybe = votes.filter((vote) => vote.is === 'failed' && vote.applied === 'maybe').length
-    const outcome = granted + maybe >= majority && rivals === 0 ? 'unknown' : 'none'
+    const isWrong = errors.some((error) => !(error instanceof StoreError))
+    const outcome = granted + maybe >= majority && rivals === 0 && !isWrong ? 'unknown' : 'none'
     // Unknown: the caller asks again with the same claim, or withdraws it. But with rivals the votes must not wait for that.
     if (outcome === 'none') this.#withdraw()
-    const errors = votes.flatMap((vote) => (vote.is === 'failed' ? [vote.error] : []))
     this.#end(noMajority(this.#quorum, 'an acquire', errors, outcome, `${granted} granted, ${rivals} held by others`))
   }
 

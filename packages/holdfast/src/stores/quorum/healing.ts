@@ -1,5 +1,5 @@
 // Healing is never urgent, and a node that came back empty must not be met by ten thousand leases at once: a few at a time.
-import type { CallOptions, LeaseStore } from '../../store/contract.js'
+import type { CallOptions, Granted, Held, LeaseStore } from '../../store/contract.js'
 import type { Node, Reply } from './node.js'
 
 const AT_ONCE = 16
@@ -7,8 +7,8 @@ const AT_ONCE = 16
 /** One lease to give back to a node. */
 export interface Heal {
   readonly timeoutMs: number
-  send(store: LeaseStore, call: CallOptions): Promise<unknown>
-  arrived(reply: Reply<unknown>): void
+  send(store: LeaseStore, call: CallOptions): Promise<Granted | Held>
+  arrived(reply: Reply<Granted | Held>): void
 }
 
 export class Healing {
@@ -36,12 +36,12 @@ export class Healing {
       const heal = prepare()
       if (heal === undefined) continue
       this.#sending[place] = (this.#sending[place] ?? 0) + 1
-      const reply = (answer: Reply<unknown>) => {
+      const reply = (answer: Reply<Granted | Held>) => {
         heal.arrived(answer)
         this.#sending[place] = (this.#sending[place] ?? 1) - 1
         this.#send(place)
       }
-      const late = (answer: Reply<unknown>) => heal.arrived(answer)
+      const late = (answer: Reply<Granted | Held>) => heal.arrived(answer)
       node.ask('a healing', heal.timeoutMs, (store, call) => heal.send(store, call), { reply, late }, false)
     }
   }

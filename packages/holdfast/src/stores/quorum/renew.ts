@@ -2,7 +2,7 @@
 // given the lease back afterwards: so that one more node may fail. Only then is that safe: a majority has just renewed, so nobody
 // else has one; the lease's token goes along as floor; and the term that was confirmed is not over yet.
 import { StoreError } from '../../lease/errors.js'
-import type { CallOptions, RenewOutcome, RenewRequest } from '../../store/contract.js'
+import type { CallOptions, Granted, Held, RenewOutcome, RenewRequest } from '../../store/contract.js'
 import { isUnknown, type Reply } from './node.js'
 import { checkCall, nodeMs, noMajority, type Quorum } from './quorum.js'
 import { idOf } from './terms.js'
@@ -86,8 +86,11 @@ function healWhereLost(quorum: Quorum, { request, votes }: Ballot, place: number
     if (now !== term || term.token === undefined || withdrawals.of(id)?.has(place) === true) return undefined
     const { holder, meta, token } = term
     term.open[place] = (term.open[place] ?? 0) + 1
-    const arrived = (reply: Reply<unknown>) => {
+    const arrived = (reply: Reply<Granted | Held>) => {
       if (reply.is === 'answer' || !isUnknown(reply.error)) term.open[place] = (term.open[place] ?? 1) - 1
+      // Too late: the lease is over.
+      if (reply.is === 'answer' && reply.answer.is === 'granted' && terms.held(id, clock.monoMs()) === undefined)
+        withdrawals.add(key, claim, [place], ttlMs)
     }
     const asked = { key, claim, holder, ttlMs, tokenFloor: token, ...(meta === undefined ? {} : { meta }) }
     return { timeoutMs, send: (store, call) => store.acquire(asked, call), arrived }
