@@ -10,7 +10,7 @@
 import { StoreError } from '../../lease/errors.js'
 import type { AcquireRequest, CallOptions, Granted, Held, LeaseStore } from '../../store/contract.js'
 import { isUnknown, type Reply } from './node.js'
-import { checkCall, nodeMs, noMajority, type Quorum } from './quorum.js'
+import { checkCall, hasForgotten, nodeMs, noMajority, noVote, type Quorum } from './quorum.js'
 import { idOf, type Term } from './terms.js'
 import { count, isFirst, judge, mergeHeld, mergeReplaced, type Vote } from './vote.js'
 
@@ -149,11 +149,9 @@ export class Attempt {
 
   async #send(store: LeaseStore, request: AcquireRequest, call: CallOptions): Promise<Answer> {
     const answer = await store.acquire(request, call)
-    const { waitAfterLossMs } = this.#quorum
-    if (answer.is !== 'granted' || waitAfterLossMs === 0 || store.keptForMs === undefined) return answer
-    // Asked after the grant: what the node has kept since then was there when it granted.
-    const keptForMs = await store.keptForMs(call)
-    return keptForMs >= waitAfterLossMs ? answer : { is: 'silent', keptForMs }
+    if (answer.is !== 'granted') return answer
+    const keptForMs = await hasForgotten(this.#quorum, store, call)
+    return keptForMs === undefined ? answer : { is: 'silent', keptForMs }
   }
 
   #reply(place: number, reply: Reply<Answer>): void {
@@ -211,6 +209,7 @@ export class Attempt {
       return
     }
     this.#term.token = token
+    this.#term.stray.clear()
     this.#term.untilMs = Math.max(this.#term.untilMs, untilMs)
     this.#end({ is: 'granted', token, ttlMs, ...this.#replaced() })
   }
@@ -230,7 +229,7 @@ export class Attempt {
       const held = this.#held()
       this.#end(ended > nodes.length - majority ? { ...held, because: 'ended' } : held)
       for (const [place, vote] of votes.entries())
-        if (vote.is === 'failed' && vote.applied !== 'no') this.#takeBack(place)
+        if (this.#term.stray.has(place) || (vote.is === 'failed' && vote.applied !== 'no')) this.#takeBack(place)
       return
     }
     if (refused || (ended > 0 && granted + ended >= majority)) {
@@ -275,7 +274,12 @@ export class Attempt {
   /** Takes back one node's vote, unless a later attempt of this claim has a use for it. */
   #takeBack(place: number): void {
     const { attempts, terms, clock, withdrawals } = this.#quorum
-    if (attempts.hasLater(this.#id, this) || terms.held(this.#id, clock.monoMs()) !== undefined) return
+    if (attempts.hasLater(this.#id, this)) {
+      this.#term.stray.add(place)
+      return
+    }
+    this.#term.stray.delete(place)
+    if (terms.held(this.#id, clock.monoMs()) !== undefined) return
     const { key, claim, replaces, ttlMs } = this.#request
     withdrawals.add(key, claim, [place], ttlMs)
     if (replaces !== undefined) withdrawals.add(key, replaces, [place], ttlMs)
@@ -329,9 +333,5 @@ function voteOf(reply: Reply<Answer>): Vote {
   const { answer } = reply
   if (answer.is === 'granted') return { is: 'granted', granted: answer }
   if (answer.is === 'held') return { is: 'held', held: answer }
-  const error = new StoreError(
-    `a node has no vote yet: it has kept what was written to it for ${Math.round(answer.keptForMs)} ms only`,
-    { outcome: 'none' },
-  )
-  return { is: 'failed', error, applied: 'yes' }
+  return { is: 'failed', error: noVote(answer.keptForMs), applied: 'yes' }
 }

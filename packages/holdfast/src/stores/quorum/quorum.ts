@@ -102,3 +102,24 @@ export function checkCall(quorum: Quorum, call: CallOptions | undefined, what: s
   if (call?.signal?.aborted === true)
     throw new StoreError(`${what} was aborted before it was sent`, { outcome: 'none', cause: call.signal.reason })
 }
+
+/**
+ * For how long a node has kept everything, if that is too short for it to have a vote (`waitAfterLossMs`). Asked after its
+ * answer: what the node has kept since then was there when it answered. Its votes from before the loss are void, for whoever
+ * counted them; so until those are over it must vote neither for another nor for the prolonging of a lease.
+ */
+export async function hasForgotten(
+  { waitAfterLossMs }: Quorum,
+  store: LeaseStore,
+  call: CallOptions,
+): Promise<number | undefined> {
+  if (waitAfterLossMs === 0 || store.keptForMs === undefined) return undefined
+  const keptForMs = await store.keptForMs(call)
+  return keptForMs >= waitAfterLossMs ? undefined : keptForMs
+}
+
+/** Why a node's answer is no vote. */
+export const noVote = (keptForMs: number): StoreError =>
+  new StoreError(`a node has no vote yet: it has kept what was written to it for ${Math.round(keptForMs)} ms only`, {
+    outcome: 'none',
+  })

@@ -2,9 +2,9 @@
 // given the lease back afterwards: so that one more node may fail. Only then is that safe: a majority has just renewed, so nobody
 // else has one; the lease's token goes along as floor; and the term that was confirmed is not over yet.
 import { StoreError } from '../../lease/errors.js'
-import type { CallOptions, Granted, Held, RenewOutcome, RenewRequest } from '../../store/contract.js'
+import type { CallOptions, Granted, Held, LeaseStore, RenewOutcome, RenewRequest } from '../../store/contract.js'
 import { isUnknown, type Reply } from './node.js'
-import { checkCall, nodeMs, noMajority, type Quorum } from './quorum.js'
+import { checkCall, hasForgotten, nodeMs, noMajority, noVote, type Quorum } from './quorum.js'
 import { idOf } from './terms.js'
 import { judgeRenewal, type RenewVote } from './vote.js'
 
@@ -48,10 +48,19 @@ export function renew(quorum: Quorum, leases: readonly RenewRequest[], call?: Ca
       if (last) for (const ballot of ballots) withdrawLost(quorum, ballot)
     }
     for (const node of quorum.nodes)
-      node.ask('a renewal', timeoutMs, (store, options) => store.renew(leases, options), {
+      node.ask('a renewal', timeoutMs, (store, options) => renewOn(quorum, store, leases, options), {
         reply: (answer) => reply(node.place, answer),
       })
   })
+}
+
+/** What one node says. One that may have forgotten something renews, but has no vote. */
+async function renewOn(quorum: Quorum, store: LeaseStore, leases: readonly RenewRequest[], call: CallOptions) {
+  const outcomes = await store.renew(leases, call)
+  const keptForMs = await hasForgotten(quorum, store, call)
+  if (keptForMs === undefined) return outcomes
+  const cause = noVote(keptForMs)
+  return outcomes.map((outcome): RenewOutcome => (outcome.is === 'renewed' ? { is: 'unknown', cause } : outcome))
 }
 
 function voteOf(reply: Reply<RenewOutcome[]>, i: number): RenewVote {

@@ -25,9 +25,9 @@ export interface QuorumStoreOptions {
    */
   nodeTimeoutMs?: number
   /**
-   * A node that may have forgotten a lease within the last so many ms, since it restarted without its data, has no vote in new
-   * grants. Give the longest ttl that anybody uses on this quorum. Every node must offer `keptForMs`; it costs one more request
-   * for each grant of a node. Default 0: not asked.
+   * A node that may have forgotten a lease within the last so many ms, since it restarted without its data, has no vote, neither
+   * in grants nor in renewals. Give the longest ttl that anybody uses on this quorum. Every node must offer `keptForMs`; it
+   * costs one more request to each node for each grant, and for each batch of renewals. Default 0: not asked.
    */
   waitAfterLossMs?: number
   /** Whether `close` closes the nodes' stores as well. Default true; give false when others use them. */

@@ -15,6 +15,8 @@ export interface Term {
   untilMs: number
   /** For each node, how many acquires may still be on their way to it. */
   readonly open: number[]
+  /** Nodes whose vote for an earlier attempt came while a later one was under way: that one decides what becomes of it. */
+  readonly stray: Set<number>
 }
 
 /** Two texts as one, and no two pairs as the same. */
@@ -41,7 +43,7 @@ export class Terms {
     if (this.#terms.size >= this.#pruneAt) this.#prune(nowMs)
     const open = known?.open ?? Array.from({ length: this.#nodes }, () => 0)
     const { holder, meta, ttlMs } = request
-    const term: Term = { holder, meta, ballot: 0, token: undefined, untilMs: nowMs + ttlMs, open }
+    const term: Term = { holder, meta, ballot: 0, token: undefined, untilMs: nowMs + ttlMs, open, stray: new Set() }
     this.#terms.set(id, term)
     return term
   }
