@@ -4,111 +4,12 @@
 // data. Nodes are alike: states that differ only in which node is which are one.
 //
 // Each guard can be switched off; then a rule must break, or the guard (or this model) is good for nothing.
-import type { Granted, Held, RenewOutcome } from '../../src/store/contract.js'
+import type { Granted, RenewOutcome } from '../../src/store/contract.js'
 import * as protocol from '../../src/store/protocol.js'
 import { isFirst, judge, judgeRenewal, majorityOf, type Vote } from '../../src/stores/quorum/vote.js'
 import type { Model } from '../model/explorer.js'
-import { type KeyState, NOW, plain, rules, textOf, tick, unknown } from '../model/key-store.js'
-
-export const GUARDS = {
-  remembersEnded: 'a claim that was withdrawn is remembered by the node',
-  withdraws: 'an acquire that is given up is withdrawn on every node',
-  takesBack: 'a vote that comes after the refusal is taken back',
-  takesBackStrays: 'and so is one for an earlier attempt, when the later one is refused',
-  comparesTheDeadline: 'a grant counts only while its deadline is not over',
-  writesBack: 'the greatest token is written back before a grant counts',
-  endingHasNoVote: 'a node on which the claim is being withdrawn has no vote for it',
-  releasesWhatIsOpen: 'a release withdraws where an acquire is still on its way',
-  neverRevives: 'a lease that a majority has lost is not given back to anybody',
-  waitsAfterLoss: 'a node that lost its data has no vote in grants for one ttl',
-  silentInRenewals: 'nor in renewals',
-} as const
-export type Guard = keyof typeof GUARDS
-
-export type Rule = 'two believe' | 'token' | 'ghost' | 'revived'
-
-export interface Scope {
-  readonly nodes: number
-  /** Default: more than half. */
-  readonly majority?: number
-  readonly ttl: number
-  /** For each client: how often it may ask anew, ask again with the same claim, and renew. */
-  readonly clients: readonly { asks: number; repeats?: number; renewals?: number }[]
-  /** How often a node may lose its data. */
-  readonly losses?: number
-  /** Ballots rise with every question, as clocks do. Otherwise they are all 0: the worst that clocks can do. */
-  readonly clocks?: boolean
-  /** Token of the nodes at the start, where they differ. */
-  readonly tokens?: readonly number[]
-  /** Replies are late without bound too. Otherwise they are heard at once, but for so many that are lost. */
-  readonly lateReplies?: boolean
-  readonly lostReplies?: number
-  /** Withdrawals and releases are late without bound too. Otherwise they arrive at once: what is late then are the acquires. */
-  readonly lateEnds?: boolean
-  /** Clients wait for all replies to an acquire before they do anything else. */
-  readonly settled?: boolean
-}
-
-type Answer =
-  | { readonly is: 'granted'; readonly token: number }
-  | { readonly is: 'silent' }
-  | { readonly is: 'held'; readonly because: Held['because']; readonly token: number }
-
-interface Message {
-  readonly kind: 'acquire' | 'heal' | 'renew' | 'release' | 'withdraw' | 'answer' | 'healed' | 'renewed'
-  readonly client: number
-  readonly claim: string
-  /** Which attempt, or which renewal. */
-  readonly n: number
-  readonly floor: number
-  readonly answer?: Answer
-  readonly outcome?: RenewOutcome
-  readonly text: string
-}
-
-/** A node, and all that is between it and the clients. */
-interface Column {
-  readonly node: KeyState
-  /** For how long it has no vote. */
-  readonly silent: number
-  readonly messages: readonly Message[]
-  readonly votes: readonly Vote[]
-  readonly renewals: readonly (RenewOutcome | undefined)[]
-  /** Whether the node's vote for an earlier attempt of a client came while a later one was under way. */
-  readonly stray: readonly boolean[]
-}
-
-interface Client {
-  readonly is: 'idle' | 'asking' | 'refused' | 'held' | 'lost'
-  readonly claim: string
-  /** The claim before, when it was lost by its deadline: nodes keep that for what is left of its term. */
-  readonly lapsed: string
-  /** The claim before, when it was refused. */
-  readonly refused: string
-  readonly asks: number
-  readonly repeats: number
-  readonly renewals: number
-  readonly n: number
-  readonly ballot: number
-  /** What is left of the deadline of the attempt, or of the lease. */
-  readonly left: number
-  readonly token: number
-  /** What is left of the deadline of the renewal that is under way; 0: none is. */
-  readonly renewing: number
-  /** The renewal was confirmed: nodes that say `lost` now are healed. */
-  readonly confirmed: boolean
-}
-
-export interface State {
-  readonly columns: readonly Column[]
-  readonly clients: readonly Client[]
-  readonly losses: number
-  /** The greatest token that counted, and whose it was. */
-  readonly greatest: number
-  readonly whose: string
-  readonly asked: number
-  readonly lostReplies: number
-}
+import { NOW, plain, rules, textOf, tick, unknown } from '../model/key-store.js'
+import type { Answer, Client, Column, Guard, Message, Rule, Scope, State } from './quorum-state.js'
 
 const NOTHING: RenewOutcome | undefined = undefined
 const PENDING: Vote = { is: 'pending' }
@@ -273,7 +174,7 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
     ...setVote(column, c, PENDING),
     renewals: column.renewals.map((old, i) => (i === c ? NOTHING : old)),
   })
-  const rest: Partial<Client> = { left: 0, token: 0, renewing: 0, confirmed: false, n: 0, ballot: 0 }
+  const rest: Partial<Client> = { left: 0, token: 0, renewing: 0, confirmed: false, overtaken: false, n: 0, ballot: 0 }
 
   /** Gives the claim up, on every node. */
   const giveUp = (state: State, c: number): State => {
@@ -409,7 +310,7 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
         { ...rest, is: 'lost', claim },
       )
     }
-    if (state.greatest > client.token && state.whose !== claim)
+    if (client.overtaken)
       broken('revived', `${claim} (${client.token}) goes on after ${state.greatest} of ${state.whose} was granted`)
     // Without the guard: all the same.
     const left = verdict.is === 'renewed' ? Math.max(client.left, client.renewing) : client.left
@@ -440,6 +341,7 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
         token: 0,
         renewing: 0,
         confirmed: false,
+        overtaken: false,
       })),
       losses: scope.losses ?? 0,
       greatest: 0,
@@ -503,7 +405,10 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
       for (const [c, client] of state.clients.entries()) {
         const name = `client ${c}`
         const waits = scope.settled === true && state.columns.some((column) => isOpen(column, client.claim))
-        if ((client.is === 'idle' || client.is === 'lost' || client.is === 'refused') && client.asks > 0) {
+        const others = state.clients.filter((other) => other !== client)
+        const busy =
+          scope.settled === true && others.some(({ claim }) => state.columns.some((column) => isOpen(column, claim)))
+        if ((client.is === 'idle' || client.is === 'lost' || client.is === 'refused') && client.asks > 0 && !busy) {
           const claim = `${'abc'[c]}${client.asks}`
           const asked = state.asked + 1
           const lapsed =
@@ -518,7 +423,7 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
           const next = { repeats: client.repeats - 1, n: client.n + 1 }
           to(`${name} asks again`, ask(state, c, next, client.claim))
         }
-        if (client.is === 'asking') to(`${name} gives up`, giveUp(state, c))
+        if (client.is === 'asking' && scope.patient !== true) to(`${name} gives up`, giveUp(state, c))
         if (client.is === 'held' && !waits) {
           const { claim } = client
           const freed = mapColumns(state, (column) =>
@@ -538,7 +443,13 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
                 message({ kind: 'renew', client: c, claim, n, floor: 0 }),
               ),
             )
-            const part = { renewals: client.renewals - 1, renewing: ttl, confirmed: false, n }
+            const part = {
+              renewals: client.renewals - 1,
+              renewing: ttl,
+              confirmed: false,
+              n,
+              overtaken: state.greatest > client.token,
+            }
             to(`${name} renews`, setClient(sent, c, part))
           }
         }

@@ -37,7 +37,7 @@ describe('with some of five nodes hung', () => {
       expect(tookMs).toBe(NODE_TIMEOUT_MS)
     }
     expect(await one.renewed('a')).toBe('unknown')
-    const verbs = [
+    const verbs: (() => Promise<unknown>)[] = [
       () => one.store.inspect('k'),
       () => one.store.revoke('k'),
       () => one.store.withdraw('k', 'a'),
@@ -124,6 +124,24 @@ describe('late answers', () => {
     expect(await one.acquire('a')).toMatchObject({ is: 'held', because: 'held' })
     await two.released('b')
     expect(await one.acquire('a')).toMatchObject({ is: 'granted' })
+  })
+
+  it('a vote for an earlier attempt that comes while a later one is under way is taken back when that is refused', async () => {
+    const { client, clock, servers } = world(3)
+    const two = client()
+    await two.granted('b')
+    const one = client()
+    one.cut(0)
+    one.to[2]?.next('acquire', { delayBeforeMs: 30, delayAfterMs: 5 }, { delayAfterMs: 40 })
+    one.to[1]?.next('acquire', { delayAfterMs: 50 }, { delayAfterMs: 50 })
+    const first = one.store.acquire(one.request('a'))
+    const second = one.store.acquire(one.request('a'))
+    await clock.advance(20)
+    await two.store.release({ key: 'k', claim: 'b', token: 1, holder: 'b' })
+    await clock.advance(30)
+    expect([await first, await second]).toMatchObject([{ is: 'held' }, { is: 'held' }])
+    await clock.advance(5 * NODE_TIMEOUT_MS)
+    expect(await servers[2]?.holder()).toBeUndefined()
   })
 
   it('a grant that comes after the release is refused', async () => {
@@ -255,6 +273,24 @@ describe('a node that restarted without its data', () => {
     expect(await holders()).toEqual(['a', undefined, undefined])
     await clock.advance(TTL_MS)
     expect(await two.acquire('c')).toMatchObject({ is: 'granted' })
+  })
+})
+
+describe('a node that may have forgotten something', () => {
+  it('has no vote in renewals either, until it has been up for long enough', async () => {
+    const { client, servers, clock } = world(3)
+    const one = client({ waitAfterLossMs: TTL_MS })
+    await one.granted('a')
+    servers[1]?.restartEmpty()
+    one.cut(2)
+    expect(await one.renewed('a')).toBe('unknown') // of nodes 0 and 1 only 0 has a vote
+    one.heal(2)
+    for (let round = 0; round < 4; round++) {
+      await clock.advance(TTL_MS / 3)
+      expect(await one.renewed('a')).toBe('renewed')
+    }
+    one.cut(2)
+    expect(await one.renewed('a')).toBe('renewed') // healed, and up for longer than a ttl
   })
 })
 
