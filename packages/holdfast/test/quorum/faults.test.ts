@@ -131,17 +131,44 @@ describe('late answers', () => {
     const two = client()
     await two.granted('b')
     const one = client()
-    one.cut(0)
+    for (const place of [0, 1]) one.to[place]?.next('acquire', {}, { delayAfterMs: 50 })
     one.to[2]?.next('acquire', { delayBeforeMs: 30, delayAfterMs: 5 }, { delayAfterMs: 40 })
-    one.to[1]?.next('acquire', { delayAfterMs: 50 }, { delayAfterMs: 50 })
-    const first = one.store.acquire(one.request('a'))
-    const second = one.store.acquire(one.request('a'))
+    const answers = [one.store.acquire(one.request('a')), one.store.acquire(one.request('a'))]
     await clock.advance(20)
     await two.store.release({ key: 'k', claim: 'b', token: 1, holder: 'b' })
-    await clock.advance(30)
-    expect([await first, await second]).toMatchObject([{ is: 'held' }, { is: 'held' }])
+    expect(await clock.advanceUntil(Promise.all(answers))).toMatchObject([{ because: 'held' }, { because: 'held' }])
     await clock.advance(5 * NODE_TIMEOUT_MS)
     expect(await servers[2]?.holder()).toBeUndefined()
+  })
+
+  it('a node that is about to take its vote back has none for the claim', async () => {
+    const { client, clock } = world(3)
+    const two = client()
+    two.cut(2)
+    await two.granted('b')
+    const one = client()
+    one.to[2]?.next('acquire', { delayBeforeMs: 5 })
+    one.to[2]?.always('withdraw', { delayBeforeMs: 50 })
+    expect(await one.acquire('a')).toMatchObject({ is: 'held', because: 'held' })
+    await clock.advance(10)
+    await two.store.release({ key: 'k', claim: 'b', token: 1, holder: 'b' })
+    one.cut(0)
+    expect(await one.acquire('a')).toMatchObject({ is: 'held', because: 'ended' })
+    expect(one.to[2]?.callsOf('acquire')).toHaveLength(1)
+  })
+
+  it('a withdrawal that is lost is sent again', async () => {
+    const { client, clock, servers } = world(3)
+    const two = client()
+    two.cut(2)
+    await two.granted('b')
+    const one = client()
+    one.to[2]?.next('acquire', { delayBeforeMs: 5 })
+    one.to[2]?.next('withdraw', { dropBefore: true }, { dropBefore: 'error' })
+    expect(await one.acquire('a')).toMatchObject({ is: 'held' })
+    await clock.advance(1_000)
+    expect(await servers[2]?.inspect()).toMatchObject({ state: 'free', changes: 1 })
+    expect(one.to[2]?.callsOf('withdraw')).toHaveLength(3)
   })
 
   it('a grant that comes after the release is refused', async () => {
@@ -209,6 +236,21 @@ describe('healing', () => {
     expect(await one.renewed('a')).toBe('renewed')
     await clock.advance(1.6 * TTL_MS)
     expect(await servers[1]?.inspect()).toMatchObject({ state: 'free', changes: 1 })
+  })
+
+  it('is not begun any more when the lease has ended before its turn', async () => {
+    const { client, servers, clock } = world(3)
+    const one = client()
+    const keys = Array.from({ length: 20 }, (_, i) => `k${i}`)
+    for (const key of keys) await one.store.acquire(one.request('a', { key }))
+    servers[1]?.restartEmpty()
+    one.to[1]?.always('acquire', { delayBeforeMs: 10 })
+    await one.store.renew(keys.map((key) => ({ key, claim: 'a', ttlMs: TTL_MS })))
+    await one.store.release({ key: 'k19', claim: 'a', token: 1, holder: 'a' })
+    await clock.advance(1_000)
+    const healed = one.to[1]?.callsOf('acquire').map(({ request }) => request.key) ?? []
+    expect(healed.filter((key) => key === 'k18')).toHaveLength(2)
+    expect(healed.filter((key) => key === 'k19')).toHaveLength(1)
   })
 
   it('waits while another has the node, and leaves a revoked lease alone', async () => {
