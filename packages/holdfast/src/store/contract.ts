@@ -193,6 +193,16 @@ export interface LeaseStore {
    * "May be free now, for this claim": a hint (G8). Where a subscription takes time, one hint comes when it is in place.
    */
   watch?(key: string, options: WatchOptions): AsyncIterable<void>
+  /**
+   * Which server and data decide, where the store can tell: the same text for two stores on one server, or on a server and its
+   * replica; another for every other server. A quorum refuses two nodes with one id.
+   */
+  serverId?(call?: CallOptions): Promise<string>
+  /**
+   * For how long, at least, the server has kept everything that was written to it, in ms, where the store can tell: since its
+   * last start, when it may have lost something then. A quorum asks it after a grant.
+   */
+  keptForMs?(call?: CallOptions): Promise<number>
   /** Ends what the store itself opened. Never closes a client that was given to it. */
   close(): Promise<void>
 }
