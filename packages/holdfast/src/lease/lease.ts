@@ -58,6 +58,19 @@ export interface Lease {
   renew(): Promise<void>
   /** Gives the lease back. Never rejects, bounded in time, harmless when repeated (G10). */
   release(): Promise<Released>
+  /**
+   * Ends this handle without ending its claim, and gives the grant for `adopt` to take over, here or in another process: nothing
+   * of this handle renews, releases or withdraws it any more. Until it is adopted its term runs. Throws `LeaseLostError` when
+   * the lease has ended.
+   *
+   * @example
+   * ```ts
+   * const first = await leases.acquire('report')
+   * const second = await leases.adopt(first.detach())
+   * await second.release()
+   * ```
+   */
+  detach(): Grant
   /** The same as `release`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -182,6 +195,17 @@ export class HeldLease implements Lease {
       this.abort(undefined)
     }
     return this.#released
+  }
+
+  detach(): Grant {
+    this.assertHeld()
+    this.#released = Promise.resolve({ is: 'released' })
+    this.#state = 'ended'
+    this.#end()
+    this.#forget()
+    this.#home.leave(this)
+    this.abort(undefined)
+    return this.grant
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

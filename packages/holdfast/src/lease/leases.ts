@@ -76,7 +76,7 @@ export interface Leases {
   coalesce<T>(key: string, options: AcquireOptions, work: Work<T>): Promise<T>
   /**
    * Takes over a lease from a grant that another handle, or another process, was given. Asks the store to renew it; rejects with
-   * `LeaseLostError` when it no longer holds. The handle that it came from must not go on renewing it.
+   * `LeaseLostError` when it no longer holds. The handle that it came from must have been ended by its `detach`.
    */
   adopt(grant: Grant, options?: LeaseOptions & { signal?: AbortSignal | undefined }): Promise<Lease>
   /**

@@ -18,6 +18,23 @@ describe('adopt', () => {
     expect(net.callsOf('release')).toHaveLength(1)
   })
 
+  it('after detach the first handle does nothing more: not at its deadline with a renewal on its way, not at its release (G5)', async () => {
+    const { clock, net, client, holder } = setUp()
+    const given = await client().acquire('k', { ttlMs: 2_000, waitMs: 0 })
+    net.hang('renew')
+    await clock.advance(1_100)
+    expect(net.callsOf('renew').length).toBeGreaterThan(0)
+    const grant = given.detach()
+    net.heal()
+    const lease = await client().adopt(grant, { ttlMs: 2_000 })
+    await clock.advance(20_000)
+    expect([given.held, given.signal.aborted, lease.held, await holder('k')]).toEqual([false, true, true, 'process-1'])
+    expect(await given.release()).toEqual({ is: 'released' })
+    await clock.advance(20_000)
+    expect([lease.held, net.callsOf('withdraw').length, net.callsOf('release').length]).toEqual([true, 0, 0])
+    expect(() => given.detach()).toThrow(LeaseLostError)
+  })
+
   it('counts the deadline from the send of its renewal', async () => {
     const { clock, net, client } = setUp()
     const { grant } = await client().acquire('k', { ttlMs: 2_000, renew: false })

@@ -120,8 +120,9 @@ export class Node {
     const lease = await this.leases.acquire(task.key, options)
     const other = task.program === 'adopt' ? this.#world.neighbour(this) : undefined
     if (other !== undefined) {
+      const grant = lease.detach()
       this.#record({ is: 'passed', ...this.#ofLease(lease) })
-      other.adopt(task, call, lease.grant)
+      other.adopt(task, call, grant)
       return '' // The other goes on with it; this handle is never used again.
     }
     try {

@@ -5,14 +5,11 @@ import { firstOf } from './store-view.js'
 
 export function belief({ facts, allows }: History): Violation | undefined {
   if (allows.twoBelieve === true) return undefined
-  // Not checked for what was passed on: the handle that it came from may withdraw it when its own deadline is over.
-  const passed = new Set<string>()
   /** What was once seen to be lost. */
   const over = new Map<string, Fact>()
   return firstOf(facts, (fact, view) => {
-    if (fact.is === 'passed') passed.add(fact.claim)
     if (fact.is === 'looked' && !fact.held) over.set(fact.claim, fact)
-    if (fact.is !== 'looked' || !fact.held || passed.has(fact.claim)) return undefined
+    if (fact.is !== 'looked' || !fact.held) return undefined
     const lost = over.get(fact.claim)
     if (lost !== undefined)
       return { guarantee: 'G5', what: `a lease on ${fact.key} that was lost is held again`, first: lost, second: fact }
