@@ -1,0 +1,4 @@
+// `holdfast/redis`: leases in Redis, and fences for what the application keeps there.
+export type { AdmitOptions } from '../../fence/fence.js'
+export type { RedisClient } from './client.js'
+export { type RedisStore, type RedisStoreOptions, redisCapabilities, redisStore } from './store.js'

@@ -1,0 +1,126 @@
+// The scripts: one for each verb, each one atomic step on the server (G1), by the server's clock. The plain cases, which are
+// nearly all, are three commands and no table; what is beyond them is handed to the protocol of lua.ts, built only then.
+import { createHash } from 'node:crypto'
+import { ACQUIRE, GENERAL, HEAD, INSPECT, LOOK, PRUNE, RELEASE, RENEW, REVOKE, WITHDRAW } from './lua.js'
+
+/** A script and the name under which the server keeps it. */
+export interface Script {
+  readonly text: string
+  readonly sha: string
+}
+
+/** All scripts of a store. */
+export interface Scripts {
+  readonly acquire: Script
+  readonly renew: Script
+  readonly release: Script
+  readonly withdraw: Script
+  readonly revoke: Script
+  readonly inspect: Script
+  readonly look: Script
+  readonly prune: Script
+  readonly probe: Script
+}
+
+/** How many arguments come before those of the operations: the retention, and how long withdrawn claims are kept, in ms. */
+const COMMON_ARGUMENTS = 2
+
+/** So many arguments each operation of the shared scripts has. */
+export const ARGUMENTS = { acquire: 5, renew: 2, release: 1 } as const
+
+/** What a script begins with. */
+const START = `local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local retention, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
+`
+
+/**
+ * A verb on several keys, each with its own arguments, in one step. For key i they follow `a`; `answer` stays nil when the
+ * plain form cannot tell. Answers one thing for one key, a list for several.
+ */
+const shared = (verb: keyof typeof ARGUMENTS, plain: string, general: string) => `${START}
+local out, general = {}, nil
+for i = 1, #KEYS do
+  local key, a, answer = KEYS[i], ${COMMON_ARGUMENTS} + (i - 1) * ${ARGUMENTS[verb]}, nil
+  local v = redis.pcall('GET', key)
+${plain}
+  if answer == nil then
+    general = general or (function()
+${GENERAL}
+${general}
+    end)()
+    answer = general(key, v, a)
+  end
+  out[i] = answer
+end
+if #KEYS == 1 then return out[1] end
+return out
+`
+
+// claim, holder, ttl, poll (0: none), more ('' or JSON: replaces, floor, meta)
+const PLAIN_ACQUIRE = `
+  if ARGV[a + 5] == '' then
+    local claim, ttl = ARGV[a + 1], ARGV[a + 3]
+    local token, changes, last = now, 1, ''
+    local free = not v
+    if not free and type(v) == 'string' and #v >= 47 and string.byte(v) == 0xF1 then
+      local _, expires, before, count, _, ended = struct.unpack('${HEAD}', v)
+      if now >= expires and ended ~= claim and before < 9007199254740900 then
+        free, changes, last = true, count + 1, ended
+        if before >= now then token = before + 1 end
+      end
+    end
+    if free then
+      redis.call('SET', key, struct.pack('${HEAD}ddHc0', 0xF1, now + ttl * 1000, token, changes, #claim, claim,
+        #last, last, now, ttl, #ARGV[a + 2], ARGV[a + 2]), 'PX', ttl + retention)
+      answer = token
+    end
+  end
+`
+
+// claim, ttl
+const PLAIN_RENEW = `
+  if type(v) == 'string' and #v >= 47 and string.byte(v) == 0xF1 then
+    local _, expires, _, _, claim = struct.unpack('>BdddHc0', v)
+    if claim == ARGV[a + 1] and now < expires then
+      local longer = now + ARGV[a + 2] * 1000
+      if longer > expires then
+        redis.call('SET', key, string.sub(v, 1, 1) .. struct.pack('>d', longer) .. string.sub(v, 10),
+          'PX', ARGV[a + 2] + retention)
+      end
+      answer = 1
+    end
+  end
+`
+
+// claim
+const PLAIN_RELEASE = `
+  if type(v) == 'string' and #v >= 47 and string.byte(v) == 0xF1 then
+    local kind, expires, token, changes, claim, _, at = struct.unpack('${HEAD}', v)
+    if claim == ARGV[a + 1] and now < expires then
+      redis.call('SET', key, struct.pack('${HEAD}', kind, 0, token, changes, 0, '', #claim, claim) .. string.sub(v, at),
+        'PX', retention)
+      answer = 1
+    end
+  end
+`
+
+/** The scripts, with `SPUBLISH` for a Cluster of Redis 7: a message goes to the shard of its key, not to every node. */
+export function scriptsFor(publish: 'PUBLISH' | 'SPUBLISH'): Scripts {
+  const script = (text: string): Script => {
+    const full = text.replaceAll("'PUBLISH'", `'${publish}'`)
+    return { text: full, sha: createHash('sha1').update(full).digest('hex') }
+  }
+  const whole = (body: string) => script(`${START}${GENERAL}${body}`)
+  return {
+    acquire: script(shared('acquire', PLAIN_ACQUIRE, ACQUIRE)),
+    renew: script(shared('renew', PLAIN_RENEW, RENEW)),
+    release: script(shared('release', PLAIN_RELEASE, RELEASE)),
+    withdraw: whole(WITHDRAW),
+    revoke: whole(REVOKE),
+    inspect: whole(INSPECT),
+    look: whole(LOOK),
+    prune: whole(PRUNE),
+    probe: script("return redis.call('PUBLISH', KEYS[1], ARGV[3])"),
+  }
+}
