@@ -1,6 +1,7 @@
 // node-redis 5 and 6, as far as they are called.
 import { InvalidArgumentError } from '../../lease/errors.js'
 import type { Command, Subscriber, SubscriberEvents, Wire } from './client.js'
+import { slotOf } from './slot.js'
 
 type OnMessage = (message: string, channel: string) => void
 
@@ -11,16 +12,17 @@ interface Subscribes {
 }
 
 /** The client of `createClient`. */
-export interface NodeRedisClient extends Subscribes {
+export interface NodeRedisClient {
   readonly isOpen: boolean
   readonly isReady: boolean
   connect(): Promise<unknown>
   sendCommand(command: string[]): Promise<unknown>
+  subscribe(channel: string, listener: never): Promise<unknown>
   duplicate(): unknown
 }
 
 /** The client of `createCluster`. */
-export interface NodeRedisCluster extends Subscribes {
+export interface NodeRedisCluster {
   readonly isOpen: boolean
   readonly masters: readonly object[]
   connect(): Promise<unknown>
@@ -30,12 +32,13 @@ export interface NodeRedisCluster extends Subscribes {
 }
 
 /** The client of `createSentinel`. */
-export interface NodeRedisSentinel extends Subscribes {
+export interface NodeRedisSentinel {
   readonly isOpen: boolean
   connect(): Promise<unknown>
   sendCommand(readonly: boolean | undefined, command: string[]): Promise<unknown>
   getMasterNode(): unknown
-  use<T>(work: (client: never) => Promise<T>): Promise<T>
+  /** Runs on a connection of its own to the primary. */
+  use(work: never): Promise<unknown>
 }
 
 type Known =
@@ -84,7 +87,8 @@ export function nodeRedisWire(known: Known): Wire {
         ])
       if (known.kind === 'client') return await both(known.client)
       if (known.kind === 'sentinel') {
-        return await known.client.use((own) => both({ sendCommand: (words) => (own as Own).sendCommand(false, words) }))
+        const work = (own: Own) => both({ sendCommand: (words) => own.sendCommand(false, words) })
+        return (await known.client.use(work as never)) as [unknown, unknown]
       }
       return await both(await nodeOf(known.client, key))
     },
@@ -97,7 +101,7 @@ export function nodeRedisWire(known: Known): Wire {
 
     subscriber: (sharded, events) =>
       known.kind === 'sentinel'
-        ? listenOnItself(known.client, events)
+        ? listenOnItself(known.client as unknown as Subscribes, events)
         : listen(known.client.duplicate() as Listener, sharded, events),
 
     unusable() {
@@ -114,7 +118,6 @@ interface Own {
 /** The connection to the master that has the key. */
 async function nodeOf(client: NodeRedisCluster, key: string): Promise<Sends> {
   const { slots } = client as unknown as { slots: readonly { master: object }[] }
-  const { slotOf } = await import('./slot.js')
   return (await client.nodeClient(slots[slotOf(key)]?.master as never)) as Sends
 }
 
@@ -145,7 +148,7 @@ function listen(listener: Listener, sharded: boolean, events: SubscriberEvents):
   }
 }
 
-function listenOnItself(client: NodeRedisSentinel, events: SubscriberEvents): Subscriber {
+function listenOnItself(client: Subscribes, events: SubscriberEvents): Subscriber {
   const heard: OnMessage = (message, channel) => events.onMessage(channel, message)
   const channels = new Set<string>()
   return {
