@@ -106,6 +106,12 @@ export class RedisServer {
     this.#child?.kill('SIGCONT')
   }
 
+  /** Ends it without waiting, as the last thing that this process does. */
+  abandon(): void {
+    this.#child?.kill('SIGKILL')
+    rmSync(this.folder, { recursive: true, force: true })
+  }
+
   async stop(): Promise<void> {
     this.thaw()
     await this.#end('SIGKILL')

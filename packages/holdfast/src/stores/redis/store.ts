@@ -6,7 +6,6 @@ import { checkKey, KEY_BYTES_MAX } from '../../lease/keys.js'
 import { type Random, systemRandom } from '../../lease/random.js'
 import type {
   AcquireRequest,
-  CallOptions,
   Grant,
   LeaseStore,
   RenewOutcome,
@@ -103,41 +102,9 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   })
   let closed = false
 
-  function check(call?: CallOptions): void {
+  function check(): void {
     if (closed) throw new StoreError('the redis store is closed', { outcome: 'none', cause: new ClosedError() })
-    if (call?.signal?.aborted) {
-      throw new StoreError('the call was given up before it was sent', { outcome: 'none', cause: call.signal.reason })
-    }
   }
-
-  async function sendAcquires(requests: readonly AcquireRequest[]): Promise<unknown[]> {
-    const args = requests.flatMap((request) => [
-      request.claim,
-      request.holder,
-      String(request.ttlMs),
-      String(request.queue?.pollMs ?? 0),
-      more(request),
-    ])
-    return sendShared('an acquire', 'acquire', requests, args, true)
-  }
-
-  const sendRenewals = (leases: readonly RenewRequest[]): Promise<unknown[]> =>
-    sendShared(
-      'a renewal',
-      'renew',
-      leases,
-      leases.flatMap(({ claim, ttlMs }) => [claim, String(ttlMs)]),
-      true,
-    )
-
-  const sendReleases = (grants: readonly Grant[]): Promise<unknown[]> =>
-    sendShared(
-      'a release',
-      'release',
-      grants,
-      grants.map(({ claim }) => claim),
-      false,
-    )
 
   async function sendShared(
     what: string,
@@ -152,9 +119,24 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   }
 
   const slot = wire.cluster ? ({ key }: { key: string }) => slotOf(prefix + key) : undefined
-  const acquires = new Shared(sendAcquires, slot)
-  const renewals = new Shared(sendRenewals, slot)
-  const releases = new Shared(sendReleases, slot)
+  const acquires = new Shared((requests: readonly AcquireRequest[]) => {
+    const args = requests.flatMap((request) => [
+      request.claim,
+      request.holder,
+      String(request.ttlMs),
+      String(request.queue?.pollMs ?? 0),
+      more(request),
+    ])
+    return sendShared('an acquire', 'acquire', requests, args, true)
+  }, slot)
+  const renewals = new Shared((leases: readonly RenewRequest[]) => {
+    const args = leases.flatMap(({ claim, ttlMs }) => [claim, String(ttlMs)])
+    return sendShared('a renewal', 'renew', leases, args, true)
+  }, slot)
+  const releases = new Shared((grants: readonly Grant[]) => {
+    const args = grants.map(({ claim }) => claim)
+    return sendShared('a release', 'release', grants, args, false)
+  }, slot)
 
   async function one(what: string, verb: 'withdraw' | 'revoke', key: string, ...args: string[]): Promise<unknown> {
     const reply = await server.run(what, (scripts) => scripts[verb], [prefix + key], args)
@@ -168,8 +150,8 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
     capabilities: redisCapabilities,
     prefix,
 
-    async acquire(request, call) {
-      check(call)
+    async acquire(request) {
+      check()
       const generation = request.queue === undefined ? 0 : watches.generationOf(prefix + request.key)
       const answer = readAcquire(await acquires.ask(request), request.key, request.ttlMs)
       if (request.queue !== undefined) {
@@ -179,8 +161,8 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       return answer
     },
 
-    async renew(leases, call) {
-      check(call)
+    async renew(leases) {
+      check()
       return await Promise.all(
         leases.map(async (lease): Promise<RenewOutcome> => {
           try {
@@ -193,19 +175,19 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       )
     },
 
-    async release(grant, call) {
-      check(call)
+    async release(grant) {
+      check()
       return readRelease(await releases.ask(grant), grant.key)
     },
 
-    async withdraw(key, claim, call) {
-      check(call)
+    async withdraw(key, claim) {
+      check()
       watches.unqueued(claim)
       await one('a withdrawal', 'withdraw', key, claim)
     },
 
-    async inspect(key, call) {
-      check(call)
+    async inspect(key) {
+      check()
       const reply = await server.run('a look', (scripts) => scripts.inspect, [prefix + key], [])
       return readRecord((reply as unknown[])[0], key)
     },
@@ -215,8 +197,8 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       yield* list(server, prefix, listOptions)
     },
 
-    async revoke(key, { force = false } = {}, call) {
-      check(call)
+    async revoke(key, { force = false } = {}) {
+      check()
       return readRecord(await one('a revocation', 'revoke', key, force ? '1' : '0'), key)
     },
 
