@@ -10,7 +10,7 @@ export function redisConformance<Servers extends { stop(): Promise<void> }>(
   start: () => Promise<Servers>,
   connect: (servers: Servers) => Promise<Connected>,
 ): void {
-  vi.setConfig({ maxConcurrency: 12 })
+  vi.setConfig({ maxConcurrency: 32 })
   describe(name, () => {
     let servers: Servers
     let connected: Connected

@@ -44,9 +44,13 @@ const NOT_SENT: readonly (readonly [RegExp, string])[] = [
 /** The error code with which a server's answer begins, if it is one. */
 export function codeOf(error: unknown): string | undefined {
   const said = messageOf(error)
+  if (isForbiddenInScript(said)) return 'NOPERM'
   const wrapped = /^ERR Error running script.*: -?([A-Z][A-Z0-9]{2,}) /.exec(said) // before Redis 7
   return (wrapped ?? /^-?([A-Z][A-Z0-9]{2,}) /.exec(said))?.[1]
 }
+
+/** A right that is missed only in the middle of a script. */
+const isForbiddenInScript = (said: string) => said.startsWith('ERR The user executing the script')
 
 export const isNoScript = (error: unknown): boolean => messageOf(error).startsWith('NOSCRIPT')
 
@@ -68,7 +72,8 @@ export function failure(error: unknown, what: string, operations = 1): HoldfastE
   const code = codeOf(error)
   const advice = code === undefined ? undefined : ADVICE[code]
   if (advice !== undefined) {
-    return new StoreError(`Redis refused ${what}: ${advice} (${said})`, { outcome: 'none', cause: error })
+    const outcome = operations > 1 && isForbiddenInScript(said) ? 'unknown' : 'none'
+    return new StoreError(`Redis refused ${what}: ${advice} (${said})`, { outcome, cause: error })
   }
   const refused = code !== undefined && operations === 1
   return new StoreError(

@@ -79,7 +79,8 @@ export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boo
     },
 
     unusable() {
-      if (client.status !== 'end') return undefined
+      const { manuallyClosing } = client as { manuallyClosing?: boolean }
+      if (client.status !== 'end' && manuallyClosing !== true) return undefined
       return 'the ioredis client has been closed: give the store one that is open, and close the store before the client'
     },
   }

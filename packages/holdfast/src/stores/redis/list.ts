@@ -1,7 +1,7 @@
 // All keys of a store: SCAN gives them in no order, several times, and from each master apart, so their names are collected
 // first, then sorted, then read page by page.
 import type { LeaseRecord, ListOptions } from '../../store/contract.js'
-import { codeOf, failure } from './failure.js'
+import { failure } from './failure.js'
 import { isForeign, readRecord } from './reply.js'
 import type { Server } from './server.js'
 import { slotOf } from './slot.js'
@@ -70,9 +70,6 @@ export function groups(server: Server, names: readonly string[]): number[][] {
   }
   return [...bySlot.values()]
 }
-
-/** Asked of a user without the right to it, the listing says so; everything else works. */
-export const isNoRight = (error: unknown): boolean => codeOf(error) === 'NOPERM'
 
 /** In the order of UTF-8 bytes, which is that of code points. */
 function byText(a: string, b: string): number {

@@ -212,8 +212,8 @@ return function(key, v, a)
         s.queue = waiting
       end
     end
-    if poll > 0 or replaced ~= -1 or turn then write(s) end
     if turn then redis.call('PUBLISH', key, '!' .. turn[1]) end
+    if poll > 0 or replaced ~= -1 or turn then write(s) end
     return answer
   end
 

@@ -105,12 +105,12 @@ const PLAIN_RELEASE = `
   end
 `
 
+/** A script by its text. */
+export const scriptOf = (text: string): Script => ({ text, sha: createHash('sha1').update(text).digest('hex') })
+
 /** The scripts, with `SPUBLISH` for a Cluster of Redis 7: a message goes to the shard of its key, not to every node. */
 export function scriptsFor(publish: 'PUBLISH' | 'SPUBLISH'): Scripts {
-  const script = (text: string): Script => {
-    const full = text.replaceAll("'PUBLISH'", `'${publish}'`)
-    return { text: full, sha: createHash('sha1').update(full).digest('hex') }
-  }
+  const script = (text: string) => scriptOf(text.replaceAll("'PUBLISH'", `'${publish}'`))
   const whole = (body: string) => script(`${START}${GENERAL}${body}`)
   return {
     acquire: script(shared('acquire', PLAIN_ACQUIRE, ACQUIRE)),

@@ -6,7 +6,8 @@ const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
   return crc & 0xffff
 })
 
-const SLOTS = 16_384
+/** How many slots a Cluster has. */
+export const SLOTS = 16_384
 const encoder = new TextEncoder()
 
 /** The part of a key that decides: between the first `{` and the next `}`, unless that is empty. */
