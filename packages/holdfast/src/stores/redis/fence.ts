@@ -100,7 +100,8 @@ const INSTALL = scriptOf(
  *
  * @example
  * ```ts no-run
- * const fence = redisFence(client)
+ * import { Redis } from 'ioredis'
+ * const fence = redisFence(new Redis())
  * await fence.install() // at the start, before the first lease
  * await leases.hold('invoice:42', async ({ grant }) => {
  *   await fence.set(grant, '{invoice:42}:paid', 'yes') // throws StaleTokenError when a later holder has written

@@ -2,7 +2,7 @@
 // own clock. The scripts answer the plain cases themselves and build this only when there is more to remember than a holder:
 // a queue, withdrawn claims, a revocation, meta, a watcher.
 //
-// The record, one string a key (docs/adr/0012-redis-record-is-one-string.md):
+// The record, one string a key (docs/adr/0014-redis-record-is-one-string.md):
 //   byte 1     F1: plain; F2: with a tail
 //   8 × 3      expires (0: nobody holds), token, changes, as doubles, most significant byte first
 //   2 + n, twice   claim; the claim that gave the lease back last

@@ -1,4 +1,4 @@
-// node-redis 5 and 6, as far as they are called.
+// The clients of node-redis 5 and 6, as far as they are called.
 import { InvalidArgumentError } from '../../lease/errors.js'
 import type { Command, Subscriber, SubscriberEvents, Wire } from './client.js'
 import { slotOf } from './slot.js'
