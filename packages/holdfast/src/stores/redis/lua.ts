@@ -41,11 +41,9 @@ local function read(key, v)
   return s
 end
 
--- The record outlives all that it remembers: the lease by the retention, withdrawn claims and waiters until they are due.
+-- The record outlives all that it remembers: a ttl and the retention, as long as the plain scripts keep it; withdrawn claims and waiters until they are due.
 local function write(s)
-  local tail, untilUs = '', s.expires
-  if untilUs < now then untilUs = now end
-  untilUs = untilUs + retention * 1000
+  local tail, untilUs = '', math.max(s.expires, now + s.ttl * 1000) + retention * 1000
   if s.changes == 0 then untilUs = now + 60000000 end
   local kind = 0xF1
   if s.revoked ~= 0 or s.meta ~= '' or s.reserved ~= 0 or s.watched ~= 0 or #s.ended > 0 or #s.queue > 0 then
@@ -313,7 +311,8 @@ local count = 0
 for i = 1, #KEYS do
   local s = read(KEYS[i])
   if s and s.changes > 0 and not isHeld(s) then
-    local forgettable = retention - redis.call('PTTL', KEYS[i]) >= tonumber(ARGV[3])
+    local older = tonumber(ARGV[3])
+    local forgettable = older == 0 or s.ttl + retention - redis.call('PTTL', KEYS[i]) >= older
     for _, entry in ipairs(s.ended) do if entry[2] > now then forgettable = false end end
     for _, waiter in ipairs(s.queue) do if waiter[5] > now then forgettable = false end end
     if forgettable then count = count + redis.call('DEL', KEYS[i]) end

@@ -26,7 +26,7 @@ export interface Scripts {
 const COMMON_ARGUMENTS = 2
 
 /** So many arguments each operation of the shared scripts has. */
-export const ARGUMENTS = { acquire: 5, renew: 2, release: 1 } as const
+export const ARGUMENTS = { acquire: 6, renew: 3, release: 1 } as const
 
 /** What a script begins with. */
 const START = `local time = redis.call('TIME')
@@ -40,9 +40,10 @@ local retention, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
  */
 const shared = (verb: keyof typeof ARGUMENTS, plain: string, general: string) => `${START}
 local out, general = {}, nil
+local call, pcall, pack, take, byte, sub = redis.call, redis.pcall, struct.pack, struct.unpack, string.byte, string.sub
 for i = 1, #KEYS do
   local key, a, answer = KEYS[i], ${COMMON_ARGUMENTS} + (i - 1) * ${ARGUMENTS[verb]}, nil
-  local v = redis.pcall('GET', key)
+  local v = pcall('GET', key)
 ${plain}
   if answer == nil then
     general = general or (function()
@@ -57,49 +58,50 @@ if #KEYS == 1 then return out[1] end
 return out
 `
 
-// claim, holder, ttl, poll (0: none), more ('' or JSON: replaces, floor, meta)
+// Numbers that a command is given cost more than text: what is known beforehand comes as an argument.
+
+// claim, holder, ttl, poll (0: none), more ('' or JSON: replaces, floor, meta), ttl + retention
 const PLAIN_ACQUIRE = `
   if ARGV[a + 5] == '' then
     local claim, ttl = ARGV[a + 1], ARGV[a + 3]
     local token, changes, last = now, 1, ''
     local free = not v
-    if not free and type(v) == 'string' and #v >= 47 and string.byte(v) == 0xF1 then
-      local _, expires, before, count, _, ended = struct.unpack('${HEAD}', v)
+    if not free and type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
+      local _, expires, before, count, _, ended = take('${HEAD}', v)
       if now >= expires and ended ~= claim and before < 9007199254740900 then
         free, changes, last = true, count + 1, ended
         if before >= now then token = before + 1 end
       end
     end
     if free then
-      redis.call('SET', key, struct.pack('${HEAD}ddHc0', 0xF1, now + ttl * 1000, token, changes, #claim, claim,
-        #last, last, now, ttl, #ARGV[a + 2], ARGV[a + 2]), 'PX', ttl + retention)
+      local holder = ARGV[a + 2]
+      call('SET', key, pack('${HEAD}ddHc0', 0xF1, now + ttl * 1000, token, changes, #claim, claim,
+        #last, last, now, ttl, #holder, holder), 'PX', ARGV[a + 6])
       answer = token
     end
   end
 `
 
-// claim, ttl
+// claim, ttl, ttl + retention
 const PLAIN_RENEW = `
-  if type(v) == 'string' and #v >= 47 and string.byte(v) == 0xF1 then
-    local _, expires, _, _, claim = struct.unpack('>BdddHc0', v)
+  if type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
+    local _, expires, _, _, claim = take('>BdddHc0', v)
     if claim == ARGV[a + 1] and now < expires then
       local longer = now + ARGV[a + 2] * 1000
       if longer > expires then
-        redis.call('SET', key, string.sub(v, 1, 1) .. struct.pack('>d', longer) .. string.sub(v, 10),
-          'PX', ARGV[a + 2] + retention)
+        call('SET', key, sub(v, 1, 1) .. pack('>d', longer) .. sub(v, 10), 'PX', ARGV[a + 3])
       end
       answer = 1
     end
   end
 `
 
-// claim
+// claim. The record keeps the time that it was given when the lease was granted: its rest, and the retention.
 const PLAIN_RELEASE = `
-  if type(v) == 'string' and #v >= 47 and string.byte(v) == 0xF1 then
-    local kind, expires, token, changes, claim, _, at = struct.unpack('${HEAD}', v)
+  if type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
+    local kind, expires, token, changes, claim, _, at = take('${HEAD}', v)
     if claim == ARGV[a + 1] and now < expires then
-      redis.call('SET', key, struct.pack('${HEAD}', kind, 0, token, changes, 0, '', #claim, claim) .. string.sub(v, at),
-        'PX', retention)
+      call('SET', key, pack('${HEAD}', kind, 0, token, changes, 0, '', #claim, claim) .. sub(v, at), 'KEEPTTL')
       answer = 1
     end
   end

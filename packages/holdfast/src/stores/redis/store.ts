@@ -126,11 +126,12 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       String(request.ttlMs),
       String(request.queue?.pollMs ?? 0),
       more(request),
+      String(request.ttlMs + retentionMs),
     ])
     return sendShared('an acquire', 'acquire', requests, args, true)
   }, slot)
   const renewals = new Shared((leases: readonly RenewRequest[]) => {
-    const args = leases.flatMap(({ claim, ttlMs }) => [claim, String(ttlMs)])
+    const args = leases.flatMap(({ claim, ttlMs }) => [claim, String(ttlMs), String(ttlMs + retentionMs)])
     return sendShared('a renewal', 'renew', leases, args, true)
   }, slot)
   const releases = new Shared((grants: readonly Grant[]) => {
