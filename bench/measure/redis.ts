@@ -9,6 +9,7 @@ export async function redisPort(): Promise<number> {
   if (server === undefined) {
     server = RedisServer.start()
     const running = await server
+    running.unref()
     process.once('exit', () => running.abandon())
   }
   return (await server).port

@@ -106,6 +106,11 @@ export class RedisServer {
     this.#child?.kill('SIGCONT')
   }
 
+  /** Lets this process end while it runs. */
+  unref(): void {
+    this.#child?.unref()
+  }
+
   /** Ends it without waiting, as the last thing that this process does. */
   abandon(): void {
     this.#child?.kill('SIGKILL')
