@@ -6,7 +6,7 @@ import { LeaseHeldError, LeaseLostError, StoreError } from '../../src/lease/erro
 import { createLeases } from '../../src/lease/leases.js'
 import { redisStore } from '../../src/stores/redis/index.js'
 import { VirtualClock } from '../../src/testing/index.js'
-import { clientKinds } from './clients.js'
+import { clientKind, clientKinds } from './clients.js'
 import { Bench, fresh, granted, grantOf, HOUR_MS, request } from './harness.js'
 import { cli, RedisServer, waitUntil } from './servers.js'
 
@@ -314,5 +314,41 @@ describe('replicas', () => {
       await close()
     }
     await Promise.all([primary.stop(), replica.stop()])
+  })
+})
+
+describe('a wake-up', () => {
+  const bench = Bench.here()
+
+  it('that overtakes the answer which put its claim in the queue is not lost (C12)', async () => {
+    const proxy = await bench.proxy()
+    const straight = bench.port
+    const client = (await bench.client(clientKind('ioredis 6'), proxy.port)) as unknown as Redis
+    client.duplicate = () => {
+      const own = new Redis({ port: straight, autoResubscribe: false })
+      own.on('error', () => {})
+      return own
+    }
+    const store = bench.closing(redisStore(client))
+    const other = await bench.store()
+    const key = fresh()
+    const ending = new AbortController()
+    const hinted = (claim: string) => store.watch(key, { claim, signal: ending.signal })[Symbol.asyncIterator]().next()
+    await granted(other, key, 'a')
+    await store.acquire(request(key, 'b', { queue: { pollMs: 60_000 } }))
+    await hinted('b') // the channel is open from now on
+    await store.withdraw(key, 'b')
+
+    proxy.hang('toClient')
+    const refused = store.acquire(request(key, 'c', { queue: { pollMs: 60_000 } }))
+    await waitUntil('the place in the queue', async () => (await other.inspect(key))?.waiters.length === 1)
+    await other.release(grantOf(key, 'a'))
+    const listener = new Redis({ port: straight })
+    await listener.publish(`holdfast:${key}`, '?') // what was published before this has been delivered
+    listener.disconnect()
+    proxy.heal()
+    expect(await refused).toMatchObject({ is: 'held' })
+    await hinted('c')
+    ending.abort()
   })
 })

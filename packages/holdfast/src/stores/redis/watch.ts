@@ -15,7 +15,7 @@ const PROBE_TIMEOUT_MS = 2_500
 /** A failed subscription is tried again after this, then after twice as long, up to the longest. */
 const AGAIN_MS = 50
 const AGAIN_MS_MAX = 2_000
-/** So many wake-ups for claims that do not watch yet are kept. */
+/** So many wake-ups for claims that do not watch here, or not yet, are kept. */
 const MISSED_MAX = 64
 /** So many claims are known to stand in the queue. */
 const QUEUED_MAX = 20_000
@@ -214,7 +214,8 @@ export class Watches {
         watcher.hint()
         told = true
       }
-      if (!told && channel.missed.size < MISSED_MAX && this.#queued.has(claim)) channel.missed.add(claim)
+      // It may have overtaken the answer that puts the claim in the queue, on the other connection: kept for its watch.
+      if (!told) remember(channel.missed, claim)
     }
   }
 
@@ -278,5 +279,14 @@ export class Watches {
       if (channel.watchers.size > 0) this.#subscribe(channel)
       else this.#channels.delete(channel.name)
     }
+  }
+}
+
+function remember(claims: Set<string>, claim: string): void {
+  claims.add(claim)
+  if (claims.size <= MISSED_MAX) return
+  for (const oldest of claims) {
+    claims.delete(oldest)
+    return
   }
 }
