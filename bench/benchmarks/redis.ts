@@ -35,7 +35,7 @@ const { acquire, release } = scriptsFor('PUBLISH')
 const scripts: Pair = async (worker, n) => {
   const key = keyOf(worker, n)
   const claim = randomUUID()
-  await client.evalsha(acquire.sha, 1, key, '86400000', '60000', claim, 'bench:1234', '30000', '1000', '', '86430000')
+  await client.evalsha(acquire.sha, 1, key, '86400000', '60000', 'bench:1234', '30000', '86430000', '1000', claim, '')
   await client.evalsha(release.sha, 1, key, '86400000', '60000', claim)
 }
 

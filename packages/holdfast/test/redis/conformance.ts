@@ -10,7 +10,7 @@ export function redisConformance<Servers extends { stop(): Promise<void> }>(
   start: () => Promise<Servers>,
   connect: (servers: Servers) => Promise<Connected>,
 ): void {
-  vi.setConfig({ maxConcurrency: 32 })
+  vi.setConfig({ maxConcurrency: 40 })
   describe(name, () => {
     let servers: Servers
     let connected: Connected
@@ -34,7 +34,7 @@ export function redisConformance<Servers extends { stop(): Promise<void> }>(
           store,
           open: () => redisStore(connected.client, { prefix }),
           passMs: pass,
-          ttlMs: 600,
+          ttlMs: 1_500,
           prune: () => store.prune({ olderThanMs: 0 }),
         }
       },

@@ -39,8 +39,9 @@ describe('what it costs', () => {
     await store.release(grantOf(fresh(), 'warm'))
     const keys = Array.from({ length: 100 }, () => fresh())
     await on('config', 'resetstat')
-    await Promise.all(keys.map((key) => granted(store, key, `claim of ${key}`)))
-    await Promise.all(keys.map((key) => store.release(grantOf(key, `claim of ${key}`))))
+    const claimOf = (key: string) => `claim of ${key}`
+    await Promise.all(keys.map((key) => granted(store, key, claimOf(key), { holder: 'this process' })))
+    await Promise.all(keys.map((key) => store.release(grantOf(key, claimOf(key)))))
     expect((await commands()).evalsha).toBe(2)
   })
 

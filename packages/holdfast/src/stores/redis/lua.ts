@@ -173,8 +173,8 @@ export const ACQUIRE = `
 return function(key, v, a)
   local s, foreign = read(key, v)
   if not s then return { -9, foreign } end
-  local claim, holder, ttl, poll = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
-  local more = ARGV[a + 5] == '' and {} or cjson.decode(ARGV[a + 5])
+  local claim, holder, ttl, poll = ARGV[a + 1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[6])
+  local more = ARGV[a + 2] == '' and {} or cjson.decode(ARGV[a + 2])
   if hasEnded(s, claim) then return refusal(s, -3) end
   local replaced, reservedBefore = -1, s.reserved
   if more.replaces then
@@ -231,7 +231,7 @@ export const RENEW = `
 return function(key, v, a)
   local s, foreign = read(key, v)
   if not s then return -9 end
-  local claim, ttl = ARGV[a + 1], tonumber(ARGV[a + 2])
+  local claim, ttl = ARGV[a + 1], tonumber(ARGV[3])
   if s.claim ~= claim or not isHeld(s) or s.revoked ~= 0 then return whyLost(s, claim) end
   s.expires = math.max(s.expires, now + ttl * 1000)
   write(s)

@@ -22,11 +22,20 @@ export interface Scripts {
   readonly probe: Script
 }
 
-/** How many arguments come before those of the operations: the retention, and how long withdrawn claims are kept, in ms. */
-const COMMON_ARGUMENTS = 2
-
-/** So many arguments each operation of the shared scripts has. */
-export const ARGUMENTS = { acquire: 6, renew: 3, release: 1 } as const
+/**
+ * How many arguments come before those of the operations, and how many each operation has of its own. What operations have in
+ * common is sent once, since each argument costs both sides as much as a table look-up: first the retention, and how long withdrawn
+ * claims are kept, in ms.
+ *
+ * acquire: holder, ttl, ttl + retention, poll (0: none); each: claim, more ('' or JSON: replaces, floor, meta)
+ * renew: ttl, ttl + retention; each: claim
+ * release: each: claim
+ */
+const ARGUMENTS = {
+  acquire: { common: 6, own: 2 },
+  renew: { common: 4, own: 1 },
+  release: { common: 2, own: 1 },
+} as const
 
 /** What a script begins with. */
 const START = `local time = redis.call('TIME')
@@ -42,7 +51,7 @@ const shared = (verb: keyof typeof ARGUMENTS, plain: string, general: string) =>
 local out, general = {}, nil
 local call, pcall, pack, take, byte, sub = redis.call, redis.pcall, struct.pack, struct.unpack, string.byte, string.sub
 for i = 1, #KEYS do
-  local key, a, answer = KEYS[i], ${COMMON_ARGUMENTS} + (i - 1) * ${ARGUMENTS[verb]}, nil
+  local key, a, answer = KEYS[i], ${ARGUMENTS[verb].common} + (i - 1) * ${ARGUMENTS[verb].own}, nil
   local v = pcall('GET', key)
 ${plain}
   if answer == nil then
@@ -60,10 +69,9 @@ return out
 
 // Numbers that a command is given cost more than text: what is known beforehand comes as an argument.
 
-// claim, holder, ttl, poll (0: none), more ('' or JSON: replaces, floor, meta), ttl + retention
 const PLAIN_ACQUIRE = `
-  if ARGV[a + 5] == '' then
-    local claim, ttl = ARGV[a + 1], ARGV[a + 3]
+  if ARGV[a + 2] == '' then
+    local claim, ttl = ARGV[a + 1], ARGV[4]
     local token, changes, last = now, 1, ''
     local free = not v
     if not free and type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
@@ -74,29 +82,28 @@ const PLAIN_ACQUIRE = `
       end
     end
     if free then
-      local holder = ARGV[a + 2]
+      local holder = ARGV[3]
       call('SET', key, pack('${HEAD}ddHc0', 0xF1, now + ttl * 1000, token, changes, #claim, claim,
-        #last, last, now, ttl, #holder, holder), 'PX', ARGV[a + 6])
+        #last, last, now, ttl, #holder, holder), 'PX', ARGV[5])
       answer = token
     end
   end
 `
 
-// claim, ttl, ttl + retention
 const PLAIN_RENEW = `
   if type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
     local _, expires, _, _, claim = take('>BdddHc0', v)
     if claim == ARGV[a + 1] and now < expires then
-      local longer = now + ARGV[a + 2] * 1000
+      local longer = now + ARGV[3] * 1000
       if longer > expires then
-        call('SET', key, sub(v, 1, 1) .. pack('>d', longer) .. sub(v, 10), 'PX', ARGV[a + 3])
+        call('SET', key, sub(v, 1, 1) .. pack('>d', longer) .. sub(v, 10), 'PX', ARGV[4])
       end
       answer = 1
     end
   end
 `
 
-// claim. The record keeps the time that it was given when the lease was granted: its rest, and the retention.
+// The record keeps the time that it was given when the lease was granted: its rest, and the retention.
 const PLAIN_RELEASE = `
   if type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
     local kind, expires, token, changes, claim, _, at = take('${HEAD}', v)

@@ -13,11 +13,11 @@ interface Waiting<Op, Answer> {
 /** One verb's operations. */
 export class Shared<Op, Answer> {
   readonly #send: (ops: readonly Op[]) => Promise<readonly Answer[]>
-  readonly #groupOf: ((op: Op) => number) | undefined
+  readonly #groupOf: (op: Op) => string | number
   #waiting: Waiting<Op, Answer>[] = []
 
   /** `groupOf`: only operations of one group can share a call. */
-  constructor(send: (ops: readonly Op[]) => Promise<readonly Answer[]>, groupOf?: (op: Op) => number) {
+  constructor(send: (ops: readonly Op[]) => Promise<readonly Answer[]>, groupOf: (op: Op) => string | number) {
     this.#send = send
     this.#groupOf = groupOf
   }
@@ -31,11 +31,11 @@ export class Shared<Op, Answer> {
   readonly #flush = (): void => {
     const waiting = this.#waiting
     this.#waiting = []
-    if (waiting.length === 1 || this.#groupOf === undefined) {
+    if (waiting.length === 1) {
       this.#sendParts(waiting)
       return
     }
-    const groups = new Map<number, Waiting<Op, Answer>[]>()
+    const groups = new Map<string | number, Waiting<Op, Answer>[]>()
     for (const one of waiting) {
       const group = this.#groupOf(one.op)
       const others = groups.get(group)

@@ -118,26 +118,32 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
     return [...each(reply, ops.length)]
   }
 
-  const slot = wire.cluster ? ({ key }: { key: string }) => slotOf(prefix + key) : undefined
-  const acquires = new Shared((requests: readonly AcquireRequest[]) => {
-    const args = requests.flatMap((request) => [
-      request.claim,
-      request.holder,
-      String(request.ttlMs),
-      String(request.queue?.pollMs ?? 0),
-      more(request),
-      String(request.ttlMs + retentionMs),
-    ])
-    return sendShared('an acquire', 'acquire', requests, args, true)
-  }, slot)
-  const renewals = new Shared((leases: readonly RenewRequest[]) => {
-    const args = leases.flatMap(({ claim, ttlMs }) => [claim, String(ttlMs), String(ttlMs + retentionMs)])
-    return sendShared('a renewal', 'renew', leases, args, true)
-  }, slot)
-  const releases = new Shared((grants: readonly Grant[]) => {
-    const args = grants.map(({ claim }) => claim)
-    return sendShared('a release', 'release', grants, args, false)
-  }, slot)
+  // What shares a call is in one slot, and has in common what the script is told once.
+  const slot = wire.cluster ? (key: string) => slotOf(prefix + key) : () => 0
+  const acquires = new Shared(
+    (requests: readonly AcquireRequest[]) => {
+      const { holder = '', ttlMs = 0, queue } = requests[0] ?? {}
+      const common = [holder, String(ttlMs), String(ttlMs + retentionMs), String(queue?.pollMs ?? 0)]
+      const args = [...common, ...requests.flatMap((request) => [request.claim, more(request)])]
+      return sendShared('an acquire', 'acquire', requests, args, true)
+    },
+    ({ key, ttlMs, queue, holder }) => `${slot(key)} ${ttlMs} ${queue?.pollMs} ${holder}`,
+  )
+  const renewals = new Shared(
+    (leases: readonly RenewRequest[]) => {
+      const { ttlMs = 0 } = leases[0] ?? {}
+      const args = [String(ttlMs), String(ttlMs + retentionMs), ...leases.map(({ claim }) => claim)]
+      return sendShared('a renewal', 'renew', leases, args, true)
+    },
+    ({ key, ttlMs }) => `${slot(key)} ${ttlMs}`,
+  )
+  const releases = new Shared(
+    (grants: readonly Grant[]) => {
+      const args = grants.map(({ claim }) => claim)
+      return sendShared('a release', 'release', grants, args, false)
+    },
+    ({ key }) => slot(key),
+  )
 
   async function one(what: string, verb: 'withdraw' | 'revoke', key: string, ...args: string[]): Promise<unknown> {
     const reply = await server.run(what, (scripts) => scripts[verb], [prefix + key], args)
