@@ -10,7 +10,7 @@ export default defineConfig({
       { find: /^holdfast$/, replacement: source('index.ts') },
       { find: /^holdfast\/testing$/, replacement: source('testing/index.ts') },
       { find: /^holdfast\/testing\/proxy$/, replacement: source('testing-node/proxy.ts') },
-      { find: /^holdfast\/(memory|sqlite|quorum)$/, replacement: source('stores/$1/index.ts') },
+      { find: /^holdfast\/(memory|quorum|redis|sqlite)$/, replacement: source('stores/$1/index.ts') },
     ],
   },
   test: {

@@ -17,7 +17,12 @@ const counts = { passed: 0, failed: 0 }
 /** Debian packages that a step needs, by a program that each brings. */
 const DEBIAN = {
   clients: { 'g++': 'g++', make: 'make', python3: 'python3' },
-  unit: { faketime: 'faketime' },
+  unit: {
+    faketime: 'faketime',
+    'redis-server': 'redis-server',
+    'redis-sentinel': 'redis-sentinel',
+    'redis-cli': 'redis-tools',
+  },
 }
 
 const steps = [

@@ -1,6 +1,7 @@
 // Pairs of acquire and release, one after the other, for a while. The event loop turns every few ms, as in a real program.
 import { setImmediate } from 'node:timers/promises'
 import type { Metrics } from '../harness/benchmark.js'
+import { percentile } from '../harness/statistics.js'
 import { cpuTime } from './cpu.js'
 
 const PAIRS_PER_TURN = 64
@@ -37,4 +38,32 @@ async function loop(ms: number, pair: Pair, first: number): Promise<number> {
     await setImmediate()
   }
   return n
+}
+
+/** Pairs with so many in flight at once, each worker on keys of its own; also how long a pair takes, in ms. */
+export async function pairsInFlight(
+  seconds: number,
+  workers: number,
+  pair: (worker: number, n: number) => Promise<unknown>,
+): Promise<Metrics> {
+  const startMs = performance.now()
+  const endMs = startMs + seconds * 1000
+  const usedMs = cpuTime()
+  const took: number[] = []
+  const work = async (worker: number) => {
+    for (let n = 0, nowMs = startMs; nowMs < endMs; n++) {
+      const sentMs = nowMs
+      await pair(worker, n)
+      nowMs = performance.now()
+      took.push(nowMs - sentMs)
+    }
+  }
+  await Promise.all(Array.from({ length: workers }, (_, worker) => work(worker)))
+  const tookMs = performance.now() - startMs
+  return {
+    pairs: { value: (1000 * took.length) / tookMs, unit: 'pairs/s' },
+    'CPU time': { value: (1000 * usedMs()) / took.length, unit: 'µs/pair' },
+    'median pair': { value: percentile(took, 0.5), unit: 'ms' },
+    'p99 pair': { value: percentile(took, 0.99), unit: 'ms' },
+  }
 }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as core from 'holdfast'
 import * as memory from 'holdfast/memory'
+import * as redis from 'holdfast/redis'
 import * as sqlite from 'holdfast/sqlite'
 import * as testing from 'holdfast/testing'
 import Libsql from 'libsql'
@@ -19,6 +20,8 @@ declare global {
   var StoreError: typeof core.StoreError
   var StaleTokenError: typeof core.StaleTokenError
   var memoryStore: typeof memory.memoryStore
+  var redisStore: typeof redis.redisStore
+  var redisFence: typeof redis.redisFence
   var sqliteStore: typeof sqlite.sqliteStore
   var sqliteFence: typeof sqlite.sqliteFence
   var VirtualClock: typeof testing.VirtualClock
@@ -49,7 +52,7 @@ declare global {
   var log: (...about: unknown[]) => void
 }
 
-Object.assign(globalThis, core, memory, sqlite, testing, {
+Object.assign(globalThis, core, memory, redis, sqlite, testing, {
   Database: Libsql,
   myStore: memory.memoryStore,
   wait: (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms)),

@@ -1,0 +1,98 @@
+// The clients of ioredis 5 and 6, as far as they are called.
+import { InvalidArgumentError } from '../../lease/errors.js'
+import type { Command, Subscriber, SubscriberEvents, Wire } from './client.js'
+
+/** `Redis` of ioredis, connected directly or through Sentinel. */
+export interface IoredisClient {
+  readonly status: string
+  readonly options: object
+  call(command: string, ...args: string[]): Promise<unknown>
+  duplicate(override?: object): unknown
+}
+
+/** `Cluster` of ioredis. */
+export interface IoredisCluster {
+  readonly status: string
+  readonly options: object
+  readonly isCluster: boolean
+  call(command: string, ...args: string[]): Promise<unknown>
+  duplicate(nodes?: never[], override?: object): unknown
+  nodes(role?: 'master'): { call(command: string, ...args: string[]): Promise<unknown> }[]
+}
+
+/** What a duplicate of either is used for. */
+interface Listener {
+  on(event: string, listener: (...values: string[]) => void): unknown
+  subscribe(channel: string): Promise<unknown>
+  unsubscribe(channel: string): Promise<unknown>
+  ssubscribe(channel: string): Promise<unknown>
+  sunsubscribe(channel: string): Promise<unknown>
+  disconnect(): void
+}
+
+interface Piped {
+  pipeline(commands: (readonly (string | number)[])[]): {
+    exec(): Promise<[Error | null, unknown][] | null>
+  }
+}
+
+export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boolean): Wire {
+  const { keyPrefix, redisOptions } = client.options as { keyPrefix?: string; redisOptions?: { keyPrefix?: string } }
+  if (keyPrefix || redisOptions?.keyPrefix) {
+    throw new InvalidArgumentError(
+      'client',
+      client,
+      `must have no keyPrefix, which is not applied to every command: give it none, and redisStore(client, { prefix: '${keyPrefix || redisOptions?.keyPrefix}' })`,
+    )
+  }
+  const call = ([name = '', ...args]: Command) => client.call(name, ...args)
+  return {
+    client: cluster ? 'the ioredis Cluster' : 'the ioredis client',
+    cluster,
+    send: (_key, command) => call(command),
+
+    async sendAndWait(_key, command, replicas, timeoutMs) {
+      const piped = client as unknown as Piped
+      const answers = await piped.pipeline([command, ['wait', replicas, timeoutMs]]).exec()
+      const [first, second] = answers ?? []
+      if (first?.[0]) throw first[0]
+      return [first?.[1], second?.[0] ?? second?.[1]]
+    },
+
+    async masters() {
+      if (!cluster) return [call]
+      return (client as IoredisCluster).nodes('master').map(
+        (node) =>
+          ([name = '', ...args]: Command) =>
+            node.call(name, ...args),
+      )
+    },
+
+    subscriber(sharded, events) {
+      const options = { autoResubscribe: false, enableReadyCheck: false, maxRetriesPerRequest: null }
+      const listener = (
+        cluster
+          ? (client as IoredisCluster).duplicate([], { shardedSubscribers: sharded, lazyConnect: false })
+          : (client as IoredisClient).duplicate({ ...options, commandTimeout: undefined, lazyConnect: false })
+      ) as Listener
+      return listen(listener, sharded, events)
+    },
+
+    unusable() {
+      const { manuallyClosing } = client as { manuallyClosing?: boolean }
+      if (client.status !== 'end' && manuallyClosing !== true) return undefined
+      return 'the ioredis client has been closed: give the store one that is open, and close the store before the client'
+    },
+  }
+}
+
+function listen(listener: Listener, sharded: boolean, events: SubscriberEvents): Subscriber {
+  listener.on('error', () => {}) // it reconnects by itself
+  listener.on('ready', () => events.onUp())
+  listener.on(sharded ? 'smessage' : 'message', (channel = '', message = '') => events.onMessage(channel, message))
+  return {
+    subscribe: (channel) => (sharded ? listener.ssubscribe(channel) : listener.subscribe(channel)),
+    unsubscribe: (channel) => (sharded ? listener.sunsubscribe(channel) : listener.unsubscribe(channel)),
+    close: () => listener.disconnect(),
+  }
+}

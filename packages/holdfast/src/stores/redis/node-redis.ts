@@ -1,0 +1,167 @@
+// The clients of node-redis 5 and 6, as far as they are called.
+import { InvalidArgumentError } from '../../lease/errors.js'
+import type { Command, Subscriber, SubscriberEvents, Wire } from './client.js'
+import { slotOf } from './slot.js'
+
+type OnMessage = (message: string, channel: string) => void
+
+/** What can be subscribed to. */
+interface Subscribes {
+  subscribe(channel: string, listener: OnMessage): Promise<unknown>
+  unsubscribe(channel: string, listener: OnMessage): Promise<unknown>
+}
+
+/** The client of `createClient`. */
+export interface NodeRedisClient {
+  readonly isOpen: boolean
+  readonly isReady: boolean
+  connect(): Promise<unknown>
+  sendCommand(command: string[]): Promise<unknown>
+  subscribe(channel: string, listener: never): Promise<unknown>
+  duplicate(): unknown
+}
+
+/** The client of `createCluster`. */
+export interface NodeRedisCluster {
+  readonly isOpen: boolean
+  readonly masters: readonly object[]
+  connect(): Promise<unknown>
+  sendCommand(key: string | undefined, readonly: boolean | undefined, command: string[]): Promise<unknown>
+  duplicate(): unknown
+  nodeClient(node: never): unknown
+}
+
+/** The client of `createSentinel`. */
+export interface NodeRedisSentinel {
+  readonly isOpen: boolean
+  connect(): Promise<unknown>
+  sendCommand(readonly: boolean | undefined, command: string[]): Promise<unknown>
+  getMasterNode(): unknown
+  /** Runs on a connection of its own to the primary. */
+  use(work: never): Promise<unknown>
+}
+
+type Known =
+  | { readonly kind: 'client'; readonly client: NodeRedisClient }
+  | { readonly kind: 'cluster'; readonly client: NodeRedisCluster }
+  | { readonly kind: 'sentinel'; readonly client: NodeRedisSentinel }
+
+interface Sends {
+  sendCommand(command: string[]): Promise<unknown>
+}
+
+/** A duplicate, or the sentinel client itself, which keeps subscriptions on a connection of their own. */
+interface Listener extends Subscribes {
+  on(event: string, listener: () => void): unknown
+  connect(): Promise<unknown>
+  destroy(): void
+  sSubscribe(channel: string, listener: OnMessage): Promise<unknown>
+  sUnsubscribe(channel: string, listener: OnMessage): Promise<unknown>
+}
+
+export function nodeRedisWire(known: Known): Wire {
+  const { kind, client } = known
+  if ((client as { _keyPrefix?: unknown })._keyPrefix) {
+    throw new InvalidArgumentError(
+      'client',
+      client,
+      'must have no keyPrefix, which is not applied to every command: give the prefix to redisStore instead',
+    )
+  }
+  return {
+    client: kind === 'client' ? 'the node-redis client' : `the node-redis ${kind} client`,
+    cluster: kind === 'cluster',
+
+    send(key, command) {
+      const words = command as string[]
+      if (known.kind === 'client') return known.client.sendCommand(words)
+      if (known.kind === 'sentinel') return known.client.sendCommand(false, words)
+      return known.client.sendCommand(key, false, words)
+    },
+
+    async sendAndWait(key, command, replicas, timeoutMs) {
+      const both = (to: Sends) =>
+        Promise.all([
+          to.sendCommand(command as string[]),
+          to.sendCommand(['WAIT', String(replicas), String(timeoutMs)]),
+        ])
+      if (known.kind === 'client') return await both(known.client)
+      if (known.kind === 'sentinel') {
+        const work = (own: Own) => both({ sendCommand: (words) => own.sendCommand(false, words) })
+        return (await known.client.use(work as never)) as [unknown, unknown]
+      }
+      return await both(await nodeOf(known.client, key))
+    },
+
+    async masters() {
+      if (known.kind !== 'cluster') return [(command) => this.send(undefined, command)]
+      const nodes = known.client.masters.map((node) => known.client.nodeClient(node as never) as Sends | Promise<Sends>)
+      return (await Promise.all(nodes)).map((node) => (command: Command) => node.sendCommand(command as string[]))
+    },
+
+    subscriber: (sharded, events) =>
+      known.kind === 'sentinel'
+        ? listenOnItself(known.client as unknown as Subscribes, events)
+        : listen(known.client.duplicate() as Listener, sharded, events),
+
+    unusable() {
+      if (client.isOpen) return undefined
+      return `${this.client} is not connected: await client.connect() before the first lease, and close the store before the client`
+    },
+  }
+}
+
+interface Own {
+  sendCommand(readonly: boolean, command: string[]): Promise<unknown>
+}
+
+/** The connection to the master that has the key. */
+async function nodeOf(client: NodeRedisCluster, key: string): Promise<Sends> {
+  const { slots } = client as unknown as { slots: readonly { master: object }[] }
+  return (await client.nodeClient(slots[slotOf(key)]?.master as never)) as Sends
+}
+
+function listen(listener: Listener, sharded: boolean, events: SubscriberEvents): Subscriber {
+  const heard: OnMessage = (message, channel) => events.onMessage(channel, message)
+  listener.on('error', () => {}) // it reconnects by itself
+  listener.on('ready', () => events.onUp())
+  const connected = listener.connect()
+  connected.then(
+    () => sharded && events.onUp(),
+    () => {},
+  )
+  return {
+    async subscribe(channel) {
+      await connected
+      await (sharded ? listener.sSubscribe(channel, heard) : listener.subscribe(channel, heard))
+    },
+    async unsubscribe(channel) {
+      await (sharded ? listener.sUnsubscribe(channel, heard) : listener.unsubscribe(channel, heard))
+    },
+    close() {
+      try {
+        listener.destroy()
+      } catch {
+        // It was closed already.
+      }
+    },
+  }
+}
+
+function listenOnItself(client: Subscribes, events: SubscriberEvents): Subscriber {
+  const heard: OnMessage = (message, channel) => events.onMessage(channel, message)
+  const channels = new Set<string>()
+  return {
+    subscribe(channel) {
+      channels.add(channel)
+      return client.subscribe(channel, heard)
+    },
+    unsubscribe(channel) {
+      channels.delete(channel)
+      return client.unsubscribe(channel, heard)
+    },
+    close() {
+      for (const channel of channels) client.unsubscribe(channel, heard).catch(() => {})
+    },
+  }
+}
