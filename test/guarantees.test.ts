@@ -26,7 +26,9 @@ const evidence = (number: string) => ({
   'Checkers of the simulation': checkers
     .filter((path) => read(path).includes(`guarantee: '${number}'`))
     .map((path) => basename(path, '.ts')),
-  'Mutations found by the simulation': mutations.filter(({ expects }) => expects.includes(number)).map(({ name }) => name),
+  'Mutations found by the simulation': mutations
+    .filter(({ expects }) => expects.includes(number))
+    .map(({ name }) => name),
   Tests: tests.filter((path) => cites(read(path), number)).map((path) => path.replace(/^packages\//, '')),
 })
 
