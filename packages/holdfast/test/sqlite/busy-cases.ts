@@ -2,7 +2,7 @@
 // what the connection writes next outside of a transaction then succeeds, and is rolled back in silence when it closes.
 import assert from 'node:assert/strict'
 import { StoreError } from '../../src/lease/errors.js'
-import { type Case, grantOf, request } from './harness.js'
+import { type Case, grantOf, longestBlockMs, request } from './harness.js'
 
 /** A plain step that is refused until its caller's time is over. */
 const givenUp = (error: unknown) => error instanceof StoreError && error.outcome === 'none'
@@ -44,6 +44,29 @@ export const busyCases: Case[] = [
       }
       await store.close()
       for (let round = 0; round < 5; round++) assert.equal((await other.inspect(`key ${round}`))?.claim, 'mine')
+    },
+  },
+  {
+    name: 'C44 the naive way fails: waiting by SQLite itself stops the event loop, and does not help who has read before',
+    async run({ open, raw, path }) {
+      await open().acquire(request('k', 'a'))
+      const blocker = raw()
+      const naive = raw(path)
+      naive.exec('PRAGMA busy_timeout = 800')
+      blocker.exec('BEGIN IMMEDIATE')
+      const blockedMs = await longestBlockMs(async () => {
+        assert.throws(() => naive.exec('BEGIN IMMEDIATE'))
+      })
+      blocker.exec('COMMIT')
+      assert.ok(blockedMs >= 700, `the event loop stood still for ${blockedMs} ms only`)
+
+      naive.exec('BEGIN')
+      naive.prepare('SELECT token FROM holdfast_lease').all()
+      blocker.exec("UPDATE holdfast_lease SET holder = 'another'")
+      const startMs = performance.now()
+      assert.throws(() => naive.exec("UPDATE holdfast_lease SET holder = 'naive'"))
+      assert.ok(performance.now() - startMs < 700, 'refused at once, in spite of the time-out')
+      naive.exec('ROLLBACK')
     },
   },
 ]
