@@ -9,8 +9,7 @@ export async function redisPort(): Promise<number> {
   if (server === undefined) {
     server = RedisServer.start()
     const running = await server
-    running.unref()
-    process.once('exit', () => running.abandon())
+    running.unref() // ends with this process
   }
   return (await server).port
 }

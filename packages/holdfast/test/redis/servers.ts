@@ -60,6 +60,12 @@ function isFree(port: number): Promise<boolean> {
   })
 }
 
+/** What runs: a test that fails before it has stopped its servers leaves none behind. */
+const running = new Set<ChildProcess>()
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL')
+})
+
 /** One process of Redis. */
 export class RedisServer {
   readonly port: number
@@ -85,8 +91,11 @@ export class RedisServer {
     const common = ['--port', String(this.port), '--bind', HOST, '--dir', this.folder]
     const unsaved = ['--save', '', '--appendonly', 'no', '--repl-diskless-sync-delay', '0']
     const args = this.#program === 'redis-sentinel' ? [...this.#args] : [...common, ...unsaved, ...this.#args]
-    this.#child = spawn(this.#program, args, { stdio: 'ignore' })
-    this.#child.on('error', () => {})
+    const child = spawn(this.#program, args, { stdio: 'ignore' })
+    child.on('error', () => {})
+    child.once('exit', () => running.delete(child))
+    running.add(child)
+    this.#child = child
     await waitUntil(`${this.#program} on ${this.port}`, async () =>
       /PONG|NOAUTH|LOADING|NOPERM/.test(await cliOrNothing(this.port, 'ping')),
     )
@@ -109,12 +118,6 @@ export class RedisServer {
   /** Lets this process end while it runs. */
   unref(): void {
     this.#child?.unref()
-  }
-
-  /** Ends it without waiting, as the last thing that this process does. */
-  abandon(): void {
-    this.#child?.kill('SIGKILL')
-    rmSync(this.folder, { recursive: true, force: true })
   }
 
   async stop(): Promise<void> {

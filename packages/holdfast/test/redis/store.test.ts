@@ -267,6 +267,20 @@ describe('what the server refuses is told with what to do, and was not applied',
   })
 })
 
+describe('which server it is', () => {
+  it('is the same for two stores on one server, also through another client, and another elsewhere', async () => {
+    const other = await RedisServer.start()
+    const [one, two] = [await bench.store(), await bench.store({ prefix: 'other:' }, clientKinds[2])]
+    const client = new Redis({ port: other.port })
+    expect(await two.serverId()).toBe(await one.serverId())
+    expect(await redisStore(client).serverId()).not.toBe(await one.serverId())
+    expect(await redisStore(client).keptForMs()).toBeLessThanOrEqual(60_000)
+    expect(await one.keptForMs()).toBeGreaterThanOrEqual(0)
+    client.disconnect()
+    await other.stop()
+  })
+})
+
 describe('slots', () => {
   it('are those of the server', async () => {
     const server = await RedisServer.start('--cluster-enabled', 'yes')

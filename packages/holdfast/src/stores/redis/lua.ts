@@ -67,6 +67,12 @@ local function endedEntry(s, claim)
   for _, entry in ipairs(s.ended) do if entry[1] == claim then return entry end end
 end
 
+-- Whether the claim was the last to end what it held: asked once more, it is answered as the first time.
+local function gaveBack(s, claim)
+  local entry = endedEntry(s, claim)
+  return s.last == claim and not (entry and entry[3] ~= 0)
+end
+
 local function hasEnded(s, claim) return s.last == claim or endedEntry(s, claim) ~= nil end
 
 local function leaveQueue(s, claim)
@@ -178,7 +184,7 @@ return function(key, v, a)
   if hasEnded(s, claim) then return refusal(s, -3) end
   local replaced, reservedBefore = -1, s.reserved
   if more.replaces then
-    replaced = (s.claim == more.replaces and isHeld(s)) and 1 or 0
+    replaced = ((s.claim == more.replaces and isHeld(s)) or gaveBack(s, more.replaces)) and 1 or 0
     endClaim(s, more.replaces)
   end
   passTurn(s)
@@ -215,7 +221,7 @@ return function(key, v, a)
     return answer
   end
 
-  local token = math.max(s.token + 1, more.floor or 0, now)
+  local token = math.max(s.token + 1, more.floor and more.floor > 0 and more.floor or now)
   if token > 9007199254740991 then return { -8, '' } end
   if head then table.remove(s.queue, 1) end
   sweep(s)
@@ -245,7 +251,7 @@ return function(key, v, a)
   local s, foreign = read(key, v)
   if not s then return { -9, foreign } end
   local claim = ARGV[a + 1]
-  if s.claim ~= claim or not isHeld(s) then return s.last == claim and 1 or whyLost(s, claim) end
+  if s.claim ~= claim or not isHeld(s) then return gaveBack(s, claim) and 1 or whyLost(s, claim) end
   endClaim(s, claim)
   freed(s)
   write(s)

@@ -56,7 +56,7 @@ export function readRelease(reply: unknown, key: string): ReleaseOutcome {
   checkOurs(reply, key)
   const code = Number(reply)
   if (code === 1) return { is: 'released' }
-  return code === -3 ? { is: 'released' } : { is: 'lost', reason: LOST[code] ?? 'expired' }
+  return { is: 'lost', reason: LOST[code] ?? 'expired' }
 }
 
 /** Null for a key of which there is nothing to tell. */

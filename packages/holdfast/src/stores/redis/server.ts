@@ -66,14 +66,16 @@ export class Server {
     }
   }
 
-  /** A command without a script. */
-  async command(what: string, command: Command, key?: string): Promise<unknown> {
+  /** A line of INFO, from each master. */
+  async info(section: string, field: string): Promise<string[]> {
     try {
       const ready = this.ready()
       if (ready !== undefined) await ready
-      return await this.wire.send(key, command)
+      const texts = (await this.wire.masters()).map((send) => send(['info', section]))
+      const line = new RegExp(`^${field}:(.*?)\\r?$`, 'm')
+      return (await Promise.all(texts)).map((text) => line.exec(String(text))?.[1] ?? '')
     } catch (error) {
-      throw failure(error, what)
+      throw failure(error, `a look at ${field}`)
     }
   }
 

@@ -45,6 +45,10 @@ export interface RedisStore extends LeaseStore {
   readonly prefix: string
   /** Forgets free keys last used more than `olderThanMs` ago (default: the retention, after which they go by themselves). Gives how many. */
   prune(options?: { olderThanMs?: number }): Promise<number>
+  /** The replication id of the primary (in a Cluster, of one of them): the same for a server and its replica. */
+  serverId(): Promise<string>
+  /** For how long the server has run, in ms: the one started last, in a Cluster. A fail-over since then is not counted. */
+  keptForMs(): Promise<number>
   /** "May be free now, for this claim": pushed by the server (G8). */
   watch(key: string, options: WatchOptions): AsyncIterable<void>
 }
@@ -210,6 +214,18 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
     },
 
     watch: (key, { claim, signal }) => watches.watch(prefix + key, claim, signal),
+
+    async serverId() {
+      check()
+      const ids = await server.info('replication', 'master_replid') // a replica has that of its primary
+      return `redis ${ids.sort()[0]}`
+    },
+
+    async keptForMs() {
+      check()
+      const seconds = await server.info('server', 'uptime_in_seconds')
+      return Math.min(...seconds.map(Number)) * 1_000
+    },
 
     async prune({ olderThanMs = retentionMs } = {}) {
       check()
