@@ -19,9 +19,9 @@ async function two() {
   return { clock, first, second }
 }
 
-/** Ends the terms of all, and judges what was said. */
-async function expectSound(...programs: Program[]): Promise<void> {
-  for (const program of programs) await program.ask('release', { key: KEY })
+/** Ends the terms of those that hold, and judges what all have said. */
+async function expectSound(programs: Program[], holding = programs): Promise<void> {
+  for (const program of holding) await program.ask('release', { key: KEY })
   const said = programs.flatMap((program) => program.said)
   expect(termsOf(said).length).toBeGreaterThan(0)
   expect(believedAtOnce(termsOf(said))).toEqual([])
@@ -52,7 +52,8 @@ describe('the clock of the machine', () => {
     const taken = await second.ask('acquire', { key: KEY, ttlMs: TTL_MS, waitMs: 20_000 })
     expect(taken.is).toBe('granted')
     expect(taken.token).toBeGreaterThan(Number(held.token))
-    await expectSound(second)
+    // The second may have given it back before it looked even twice: its own term need not show.
+    await expectSound([first, second], [second])
   })
 
   it('set back by an hour: a holder that dies is succeeded within moments, not within the hour', async () => {
@@ -69,7 +70,7 @@ describe('the clock of the machine', () => {
     expect(await first.ask('check', { key: KEY })).toMatchObject({ held: false })
     expect(await second.ask('write', { key: KEY })).toMatchObject({ fenced: 'admitted' })
     expect(await first.ask('write', { key: KEY })).toMatchObject({ fenced: 'stale' })
-    await expectSound(first, second)
+    await expectSound([first, second])
   })
 
   it('set back by an hour, again and again: tokens rise, one believes at a time', async () => {
@@ -99,6 +100,6 @@ describe('the clock of the machine', () => {
     expect(taken.token).toBeGreaterThan(Number(held.token))
     expect(await second.ask('write', { key: KEY })).toMatchObject({ fenced: 'admitted' })
     expect(await first.ask('write', { key: KEY })).toMatchObject({ fenced: 'stale' })
-    await expectSound(first, second)
+    await expectSound([first, second])
   })
 })
