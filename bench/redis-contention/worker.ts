@@ -74,5 +74,5 @@ async function work(take: Take): Promise<number[]> {
   return waits
 }
 
-console.log(JSON.stringify({ waits: await Promise.all(takes.map(work)) }))
-process.exit()
+// Not before all of it is out: a pipe takes so much at once only.
+process.stdout.write(JSON.stringify({ waits: await Promise.all(takes.map(work)) }), () => process.exit())
