@@ -27,6 +27,7 @@ export type {
   Grant,
   Granted,
   Held,
+  Hints,
   Json,
   LeaseRecord,
   LeaseStore,
@@ -37,5 +38,6 @@ export type {
   RenewRequest,
   StoreCapabilities,
   StoreLostReason,
+  Turn,
   WatchOptions,
 } from './store/contract.js'

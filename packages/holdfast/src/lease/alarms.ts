@@ -7,7 +7,7 @@ import type { Timeline } from './timeline.js'
 /** Something to do at an instant of the client's timeline. */
 export interface Alarm {
   atMs: number
-  readonly fire: () => void
+  fire(): void
   readonly keepAlive: boolean
   /** Its place in the heap; -1 when not set. */
   place: number
@@ -63,10 +63,10 @@ export class Alarms {
   }
 
   /** A lease is held from now on that must notice within `everyMs` that the machine slept. */
-  startLooking(everyMs: number): void {
+  startLooking(everyMs: number, nowMs = this.#timeline.now()): void {
     this.#lookers++
     this.#lookEveryMs = Math.min(this.#lookEveryMs, Math.max(LOOK_EVERY_MS_MIN, everyMs))
-    this.#arm(this.#timeline.now() + this.#lookEveryMs)
+    this.#arm(nowMs + this.#lookEveryMs)
   }
 
   stopLooking(): void {

@@ -4,6 +4,7 @@ import type { AbortHub } from './abort-hub.js'
 import type { Alarms } from './alarms.js'
 import type { Caller } from './call.js'
 import type { Events } from './events.js'
+import type { Held } from './held.js'
 import type { HeldLease } from './lease.js'
 import type { Random } from './random.js'
 import type { Renewals } from './renewal.js'
@@ -27,7 +28,7 @@ export interface Core {
   readonly maxLocalWaiters: number
   readonly maxHandovers: number
   /** Every lease that is held, or whose release has not been answered. */
-  readonly held: Set<HeldLease>
+  readonly held: Held<HeldLease>
   /** Called, once each, when nothing is held any more. */
   readonly onIdle: (() => void)[]
   /** True once the client is closing. */

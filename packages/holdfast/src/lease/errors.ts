@@ -14,6 +14,11 @@ export type ErrorCode =
   | 'TOO_MANY_WAITERS'
   | 'CLOSED'
   | 'DRAIN_TIMEOUT'
+  | 'KEY_REUSED'
+  | 'IN_PROGRESS'
+  | 'UNKNOWN_OUTCOME'
+  | 'RECORDED_FAILURE'
+  | 'NOT_RECORDED'
   | 'INVARIANT'
 
 /**
@@ -65,6 +70,9 @@ export class InvalidArgumentError extends HoldfastError {
   }
 }
 
+const OBSERVED =
+  ', as far as this process has seen: one that lives shorter than a ttl cannot take over from a dead holder on this store'
+
 /** Another holds the lease: the answer of the store when it last was asked. `remainingMs` is an upper bound. */
 export class LeaseHeldError extends HoldfastError {
   readonly key: string
@@ -72,12 +80,13 @@ export class LeaseHeldError extends HoldfastError {
   readonly remainingMs: number
   readonly waitedMs: number
 
-  constructor(key: string, held: { holder: string; remainingMs: number }, waitedMs: number) {
+  /** `observed`: the store has no clock, so what is left is what this process has to watch for yet (`clock: 'observed'`). */
+  constructor(key: string, held: { holder: string; remainingMs: number }, waitedMs: number, observed = false) {
     const waited = waitedMs > 0 ? ` after ${Math.round(waitedMs)} ms of waiting` : ''
     const by = held.holder === '' ? 'another' : held.holder
     super(
       'LEASE_HELD',
-      `"${key}" is held by ${by}${waited}; it is free in ${Math.round(held.remainingMs)} ms unless renewed`,
+      `"${key}" is held by ${by}${waited}; it is free in ${Math.round(held.remainingMs)} ms unless renewed${observed ? OBSERVED : ''}`,
     )
     this.key = key
     this.holder = held.holder
@@ -124,14 +133,17 @@ export class LeaseLostError extends HoldfastError {
 
 /**
  * The store could not be reached, refused, or did not answer (G13). `outcome` tells what is known of the command:
- * `none`, it was certainly not applied; `unknown`, it may have been.
+ * `none`, it was certainly not applied; `unknown`, it may have been. `lasting`: asking again will not help until somebody changes
+ * something (a right, a name, a setting), so whoever waits for the lease is told at once; a renewal is tried until the deadline.
  */
 export class StoreError extends HoldfastError {
   readonly outcome: 'none' | 'unknown'
+  readonly lasting: boolean
 
-  constructor(message: string, options: { outcome: 'none' | 'unknown'; cause?: unknown }) {
+  constructor(message: string, options: { outcome: 'none' | 'unknown'; lasting?: boolean; cause?: unknown }) {
     super('STORE_ERROR', message, options)
     this.outcome = options.outcome
+    this.lasting = options.lasting === true
   }
 }
 
@@ -200,6 +212,11 @@ CODES.set(TooManyWaitersError, 'TOO_MANY_WAITERS')
 CODES.set(ClosedError, 'CLOSED')
 CODES.set(DrainTimeoutError, 'DRAIN_TIMEOUT')
 CODES.set(InvariantError, 'INVARIANT')
+
+/** For the classes of other files: `instanceof` compares by the code. */
+export function registerError(errorClass: unknown, code: ErrorCode): void {
+  CODES.set(errorClass, code)
+}
 
 /** Throws when `condition` does not hold: stays on in production. */
 export function invariant(condition: unknown, message: string): asserts condition {

@@ -40,4 +40,20 @@ const utf8Bytes = (text: string) => encoder.encode(text).length
 
 /** Half a surrogate pair has no UTF-8: stores would replace it, and two keys would become one. */
 const LONE_SURROGATE = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/
-const isWellFormed = (text: string) => !LONE_SURROGATE.test(text)
+const isWellFormed: (text: string) => boolean =
+  'isWellFormed' in String.prototype
+    ? (text) => (text as string & { isWellFormed(): boolean }).isWellFormed()
+    : (text) => !LONE_SURROGATE.test(text)
+
+/** In the order of UTF-8 bytes, which is that of code points. */
+export function byText(a: string, b: string): number {
+  const length = Math.min(a.length, b.length)
+  for (let i = 0; i < length; i++) {
+    const [left, right] = [a.charCodeAt(i), b.charCodeAt(i)]
+    if (left === right) continue
+    // The halves of a pair stand for code points beyond all single units.
+    const pairs = Number(left >= 0xd800 && left < 0xe000) - Number(right >= 0xd800 && right < 0xe000)
+    return pairs === 0 ? left - right : pairs
+  }
+  return a.length - b.length
+}

@@ -10,6 +10,8 @@ import type { Grant } from '../store/contract.js'
 import type { Alarm } from './alarms.js'
 import type { Core } from './core.js'
 import { LeaseLostError, type LostReason } from './errors.js'
+import type { GrantedClaim, Home, OpenRequests } from './granted.js'
+import type { Holding } from './held.js'
 import type { LeaseSettings } from './options.js'
 
 declare global {
@@ -75,34 +77,7 @@ export interface Lease {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** A granted claim, as its contender hands it over. */
-export interface GrantedClaim {
-  readonly claim: string
-  readonly holder: string
-  readonly token: number
-  /** When the answered request was sent: the deadline counts from here (G5). */
-  readonly sentMs: number
-  /** The smaller of the ttl asked and the ttl granted. */
-  readonly ttlMs: number
-  /** Requests of this claim that may still be on their way. */
-  readonly requests: OpenRequests
-}
-
-/** How many requests of a claim may still be on their way. */
-export interface OpenRequests {
-  acquires: number
-  renewals: number
-}
-
-/** Where a lease goes back to when it ends: the local queue of its key, or straight to the store. */
-export interface Home {
-  /** Gives the lease back, or hands it to the next waiter of this process. */
-  giveBack(lease: HeldLease): Promise<Released>
-  /** The lease is no longer held by its holder, and was not given back. */
-  leave(lease: HeldLease): void
-}
-
-export class HeldLease implements Lease {
+export class HeldLease implements Lease, Holding {
   readonly key: string
   readonly grant: Grant
   readonly settings: LeaseSettings
@@ -117,8 +92,13 @@ export class HeldLease implements Lease {
   termEndsMs: number
   /** When the next renewal is due; infinite when the caller renews, or a renewal is in flight. */
   renewalDueMs: number
+  /** How long after its time the renewal in flight was sent. */
+  #lateMs = 0
+  /** Whether its term is still the short one that a told turn began with. */
+  #isShort = false
   /** Failed renewals since the last good one. */
   failures = 0
+  heldPlace = -1
   readonly #core: Core
   readonly #home: Home
   readonly #alarm: Alarm
@@ -140,15 +120,21 @@ export class HeldLease implements Lease {
     this.settings = settings
     this.grant = { key: core.prefix + key, token: granted.token, claim: granted.claim, holder: granted.holder }
     this.requests = granted.requests
-    this.grantedMs = granted.sentMs
-    this.#heardMs = core.timeline.now()
+    const { toldMarginMs } = granted
+    const marginMs = toldMarginMs ?? settings.marginMs
+    this.#heardMs = granted.heardMs
+    this.grantedMs = toldMarginMs === undefined ? granted.sentMs : this.#heardMs
     this.termEndsMs = granted.sentMs + granted.ttlMs
-    this.deadlineMs = this.termEndsMs - settings.marginMs
+    this.deadlineMs = this.termEndsMs - marginMs
     this.renewalDueMs = Number.POSITIVE_INFINITY
     core.held.add(this)
-    core.alarms.startLooking(settings.marginMs / 2)
+    core.alarms.startLooking(marginMs / 2, this.#heardMs)
     if (settings.renew) this.renewalDueMs = core.renewals.dueAfter(settings, this.#heardMs)
-    this.#alarm = core.alarms.set(this.#nextMs(), () => this.#onAlarm())
+    if (toldMarginMs !== undefined)
+      this.renewalDueMs = Math.min(this.renewalDueMs, core.renewals.dueSoon(this.#heardMs, this.deadlineMs))
+    this.#isShort = toldMarginMs !== undefined
+    this.#alarm = new LeaseAlarm(this)
+    core.alarms.reset(this.#alarm, this.#nextMs())
     const { signal } = settings
     if (signal?.aborted === true) this.abort(signal.reason)
     else if (signal !== undefined) this.#stopListening = core.aborts.on(signal, () => this.abort(signal.reason))
@@ -190,7 +176,7 @@ export class HeldLease implements Lease {
 
   release(): Promise<Released> {
     if (this.#released === undefined) {
-      this.#released = this.#release()
+      this.#released = new Promise((resolve) => this.#release(resolve))
       // Only now: a listener of the signal may well call release() itself.
       this.abort(undefined)
     }
@@ -229,9 +215,15 @@ export class HeldLease implements Lease {
     if (this.#state === 'lost') this.#withdrawLater()
     if (this.#state !== 'held') return
     this.failures = 0
+    this.#isShort = false
     this.termEndsMs = Math.max(this.termEndsMs, sentMs + ttlMs)
     this.deadlineMs = Math.max(this.deadlineMs, sentMs + ttlMs - this.settings.marginMs)
-    this.renewAt(this.settings.renew ? this.#core.renewals.dueAfter(this.settings, nowMs) : Number.POSITIVE_INFINITY)
+    this.renewAt(
+      this.settings.renew
+        ? this.#core.renewals.dueAfter(this.settings, sentMs, this.#lateMs)
+        : Number.POSITIVE_INFINITY,
+    )
+    this.#lateMs = 0
     if (this.#core.events.wanted('renewed')) {
       this.#core.events.emit({
         type: 'renewed',
@@ -240,6 +232,12 @@ export class HeldLease implements Lease {
         remainingMs: this.deadlineMs - nowMs,
       })
     }
+  }
+
+  /** How long a renewal may take: of a short term only so much that it can be tried again. */
+  get renewalTimeoutMs(): number {
+    const { callTimeoutMs } = this.settings
+    return this.#isShort ? Math.min(callTimeoutMs, Math.max(1, this.remainingMs / 3)) : callTimeoutMs
   }
 
   /** Sets when the next renewal is due. */
@@ -276,15 +274,21 @@ export class HeldLease implements Lease {
     this.abort(new LeaseLostError(this.key, this.token, 'closing'))
   }
 
-  async #release(): Promise<Released> {
-    this.#look()
-    if (this.#state === 'lost') return this.#releaseLost()
+  #release(resolve: (released: Released) => void): void {
+    const nowMs = this.#look()
+    if (this.#state === 'lost') {
+      resolve(this.#releaseLost())
+      return
+    }
     this.#state = 'ended'
     this.#end()
-    const restMs = this.#heardMs + this.settings.minHoldMs - this.#core.timeline.now()
-    const released = restMs > 0 ? this.#linger(restMs) : await this.#home.giveBack(this)
-    this.#forget()
-    return released
+    const done = (released: Released) => {
+      this.#forget()
+      resolve(released)
+    }
+    const restMs = this.#heardMs + this.settings.minHoldMs - nowMs
+    if (restMs > 0) done(this.#linger(restMs))
+    else this.#home.giveBack(this, done)
   }
 
   /** The work under a lost lease has ended: if the store may still keep the claim, it need not keep it any longer. */
@@ -302,7 +306,7 @@ export class HeldLease implements Lease {
     const nowMs = timeline.now()
     this.#home.leave(this)
     if (this.termEndsMs < nowMs + restMs) renewals.prolong(this, Math.ceil(restMs))
-    alarms.set(nowMs + restMs, () => void this.#core.renewals.releaseQuietly(this), false)
+    alarms.set(nowMs + restMs, () => renewals.releaseQuietly(this), false)
     return { is: 'released' }
   }
 
@@ -333,10 +337,11 @@ export class HeldLease implements Lease {
     return nowMs
   }
 
-  #onAlarm(): void {
+  onAlarm(): void {
     const nowMs = this.#look()
     if (this.#state !== 'held') return
     if (nowMs >= this.renewalDueMs) {
+      this.#lateMs = nowMs - this.renewalDueMs
       this.renewalDueMs = Number.POSITIVE_INFINITY
       this.#core.renewals.add(this)
     }
@@ -364,5 +369,21 @@ export class HeldLease implements Lease {
     this.#core.alarms.cancel(this.#alarm)
     this.#core.alarms.stopLooking()
     this.#stopListening?.()
+  }
+}
+
+/** When a lease is due: for its renewal, or to end. */
+class LeaseAlarm implements Alarm {
+  atMs = 0
+  place = -1
+  readonly keepAlive = true
+  readonly #lease: HeldLease
+
+  constructor(lease: HeldLease) {
+    this.#lease = lease
+  }
+
+  fire(): void {
+    this.#lease.onAlarm()
   }
 }

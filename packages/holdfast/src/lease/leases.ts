@@ -17,8 +17,10 @@ import {
   StoreError,
 } from './errors.js'
 import { Events } from './events.js'
+import type { Home } from './granted.js'
+import { Held } from './held.js'
 import { checkHolder, checkKey, KEY_BYTES_MAX } from './keys.js'
-import { HeldLease, type Home, type Lease } from './lease.js'
+import { HeldLease, type Lease } from './lease.js'
 import { type Answer, LocalQueues } from './local-queue.js'
 import {
   type AcquireOptions,
@@ -34,7 +36,7 @@ import {
   settle,
   type TryOptions,
 } from './options.js'
-import { systemRandom } from './random.js'
+import { claims, systemRandom } from './random.js'
 import { Renewals, releaseAtStore } from './renewal.js'
 import { Timeline } from './timeline.js'
 import { Withdrawals } from './withdraw.js'
@@ -143,14 +145,13 @@ class Client implements Leases {
     const core: Omit<Core, 'renewals'> = {
       ...parts,
       prefix,
-      // The time of day is part of it: a copy of a whole virtual machine has a copy of its generator too, and would draw alike.
-      newClaim: () => `${random.claim()}.${clock.wallMs().toString(36)}`,
+      newClaim: claims(random, clock),
       holder: holderLabel(options.holder),
       aborts: new AbortHub(),
       withdrawals: new Withdrawals(parts),
       maxLocalWaiters: count('maxLocalWaiters', maxLocalWaiters),
       maxHandovers: count('maxHandovers', maxHandovers),
-      held: new Set(),
+      held: new Held(),
       onIdle: [],
       closing: false,
     }
@@ -164,12 +165,16 @@ class Client implements Leases {
   }
 
   async tryAcquire(key: string, options?: TryOptions): Promise<Lease | null> {
-    const answer = await this.#ask(key, this.#trySettings(options))
+    const answer = await this.#askOnce(key, options)
     return answer instanceof HeldLease ? answer : null
   }
 
-  async acquire(key: string, options?: AcquireOptions): Promise<Lease> {
-    return this.#acquire(key, this.#settings(options))
+  acquire(key: string, options?: AcquireOptions): Promise<Lease> {
+    try {
+      return this.#acquire(key, this.#settings(options))
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   async hold<T>(key: string, ...rest: [Work<T>] | [AcquireOptions, Work<T>]): Promise<T> {
@@ -179,7 +184,7 @@ class Client implements Leases {
 
   async tryHold<T>(key: string, ...rest: [Work<T>] | [TryOptions, Work<T>]): Promise<TryHeld<T>> {
     const [options, work] = split(rest)
-    const answer = await this.#ask(key, this.#trySettings(options))
+    const answer = await this.#askOnce(key, options)
     if (answer instanceof HeldLease) return { held: true, value: await run(answer, work) }
     return { held: false, by: answer.held.holder, remainingMs: answer.held.remainingMs }
   }
@@ -209,7 +214,7 @@ class Client implements Leases {
     const outcomes = await caller.run(
       'a renewal',
       settings.callTimeoutMs,
-      (call) => store.renew([{ key: grant.key, claim, ttlMs: settings.ttlMs }], call),
+      (call) => store.renew([{ key: grant.key, claim, ttlMs: settings.ttlMs, shares: settings.shares }], call),
       { answered: () => requests.renewals-- },
     )
     if (this.#core.closing) throw new ClosedError()
@@ -221,12 +226,13 @@ class Client implements Leases {
         cause: outcome?.cause,
       })
     const ttlMs = Math.min(settings.ttlMs, outcome.ttlMs)
-    const home: Home = { giveBack: (lease) => releaseAtStore(this.#core, lease), leave() {} }
+    const home: Home = { giveBack: (lease, done) => releaseAtStore(this.#core, lease, done), leave() {} }
     const lease = new HeldLease(this.#core, home, key, settings, {
       claim,
       holder: grant.holder,
       token,
       sentMs,
+      heardMs: timeline.now(),
       ttlMs,
       requests,
     })
@@ -245,16 +251,39 @@ class Client implements Leases {
     return this.close()
   }
 
-  async #acquire(key: string, settings: LeaseSettings): Promise<HeldLease> {
-    const answer = await this.#ask(key, settings)
-    if (answer instanceof HeldLease) return answer
-    throw new LeaseHeldError(key, answer.held, answer.waitedMs)
+  /** No async function, and one promise: each lease comes by here. What is thrown in it rejects. */
+  #acquire(key: string, settings: LeaseSettings): Promise<HeldLease> {
+    return new Promise((resolve, reject) =>
+      this.#ask(
+        key,
+        settings,
+        (answer) => {
+          if (answer instanceof HeldLease) resolve(answer)
+          else reject(this.#heldError(key, answer))
+        },
+        reject,
+      ),
+    )
   }
 
-  #ask(key: string, settings: LeaseSettings): Promise<Answer> {
+  #heldError(key: string, { held, waitedMs }: Exclude<Answer, HeldLease>): LeaseHeldError {
+    return new LeaseHeldError(key, held, waitedMs, this.#core.store.capabilities.clock === 'observed')
+  }
+
+  /** Throws at once when nothing is asked. */
+  #ask(
+    key: string,
+    settings: LeaseSettings,
+    resolve: (answer: Answer) => void,
+    reject: (error: unknown) => void,
+  ): void {
     this.#check(key)
     settings.signal?.throwIfAborted()
-    return this.#queues.ask(key, settings)
+    this.#queues.ask(key, settings, resolve, reject)
+  }
+
+  #askOnce(key: string, options: TryOptions | undefined): Promise<Answer> {
+    return new Promise((resolve, reject) => this.#ask(key, this.#trySettings(options), resolve, reject))
   }
 
   #check(key: string): void {

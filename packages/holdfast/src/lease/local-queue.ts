@@ -5,13 +5,15 @@
 //                     │                     │                giving back  (nobody does)         ──▶ idle, or contending
 //                     └─ refused, aborted ──┴─ lost ──▶ the next in line contends, or idle
 import type { Alarm } from './alarms.js'
+import type { Audience, Contest, Handover, Refusal, Verdict, Who } from './contest.js'
 import type { Core } from './core.js'
 import { ClosedError, StoreError, TooManyWaitersError } from './errors.js'
 import { Fifo, type Place } from './fifo.js'
-import { HeldLease, type Home, type Released } from './lease.js'
+import type { Home } from './granted.js'
+import { HeldLease, type Released } from './lease.js'
 import type { LeaseSettings } from './options.js'
 import { releaseAtStore } from './renewal.js'
-import { Contender, type Handover, type Refusal, type Verdict, type Who } from './waiting.js'
+import { Contender } from './waiting.js'
 
 /** How long the next in line leaves the key alone after handovers in a row, where the store cannot say who else waits. */
 const YIELD_MS = 50
@@ -19,24 +21,40 @@ const YIELD_MS = 50
 /** How a call for a lease ends: with a lease, with the answer that another holds it, or with an error. */
 export type Answer = HeldLease | { readonly is: 'held'; readonly held: Who; readonly waitedMs: number }
 
-/** All keys of one client that somebody of this process holds or wants. */
+/** How many keys are remembered without a look at whether anybody still holds or wants them. */
+const REMEMBERED = 256
+
+/** All keys of one client that somebody of this process holds or wants, and some of those that nobody does any more. */
 export class LocalQueues {
   readonly #core: Core
-  readonly #queues = new Map<string, LocalQueue>()
+  #queues = new Map<string, LocalQueue>()
+  /** With so many keys, those that nobody holds or wants are forgotten. */
+  #most = REMEMBERED
 
   constructor(core: Core) {
     this.#core = core
   }
 
-  ask(key: string, settings: LeaseSettings): Promise<Answer> {
-    // First a look at who has it: an owner whose deadline is over loses it now, and with nobody in line its queue is forgotten.
-    this.#queues.get(key)?.look()
+  /** Calls `resolve` or `reject`, once. */
+  ask(key: string, settings: LeaseSettings, resolve: (answer: Answer) => void, reject: (error: unknown) => void): void {
     let queue = this.#queues.get(key)
     if (queue === undefined) {
-      queue = new LocalQueue(this.#core, key, () => this.#queues.delete(key))
+      if (this.#queues.size >= this.#most) this.#sweep()
+      queue = new LocalQueue(this.#core, key)
       this.#queues.set(key, queue)
     }
-    return queue.ask(settings)
+    queue.ask(settings, resolve, reject)
+  }
+
+  /**
+   * Into a new Map, so many at once that a key costs no more for it: a Map that changes with each lease is copied again and again,
+   * and keeps from the collector what it held (see held.ts).
+   */
+  #sweep(): void {
+    const busy = new Map<string, LocalQueue>()
+    for (const [key, queue] of this.#queues) if (queue.busy) busy.set(key, queue)
+    this.#queues = busy
+    this.#most = 2 * busy.size + REMEMBERED
   }
 
   /** The client closes: whoever waits is turned away. */
@@ -47,7 +65,7 @@ export class LocalQueues {
 }
 
 /** A caller that waits: in line, or as the one that contends. */
-interface Waiter {
+interface Waiter extends Contest {
   readonly settings: LeaseSettings
   readonly startedMs: number
   readonly untilMs: number
@@ -60,13 +78,13 @@ interface Waiter {
   told: boolean
 }
 
-class LocalQueue implements Home {
+class LocalQueue implements Home, Audience {
   readonly #core: Core
   readonly #key: string
-  readonly #forget: () => void
-  readonly #line = new Fifo<Waiter>()
+  /** Made when somebody lines up: most keys have no line. */
+  #line: Fifo<Waiter> | undefined
   /** Those in line who ask only once: the next answer that the head gets is theirs as well. */
-  readonly #oneTimers = new Set<Waiter>()
+  #oneTimers: Set<Waiter> | undefined
   #owner: HeldLease | undefined
   #head: Waiter | undefined
   #contender: Contender | undefined
@@ -75,57 +93,64 @@ class LocalQueue implements Home {
   /** The lease was given back for others to have a turn: the next in line asks a little later. */
   #yield = false
 
-  constructor(core: Core, key: string, forget: () => void) {
+  constructor(core: Core, key: string) {
     this.#core = core
     this.#key = key
-    this.#forget = forget
   }
 
-  ask(settings: LeaseSettings): Promise<Answer> {
+  ask(settings: LeaseSettings, resolve: (answer: Answer) => void, reject: (error: unknown) => void): void {
     const nowMs = this.#core.timeline.now()
-    if (settings.waitMs === 0) {
-      const owner = this.#owner
-      // Not read anew: a look may end the lease, and with it this queue.
-      if (owner !== undefined && owner.endError === undefined) return Promise.resolve(this.#ownedAnswer(owner, 0))
-      const last = this.#contender?.last
-      if (last?.is === 'held') return Promise.resolve({ is: 'held', held: last.held, waitedMs: 0 })
-      if (last?.is === 'failed') return Promise.reject(last.error)
+    // An owner whose deadline is over has lost the lease before anybody is refused, or lines up, on its account.
+    void this.#owner?.held
+    const { busy } = this
+    if (busy && this.#isAnsweredAtOnce(settings, resolve, reject)) return
+    const waiter: Waiter = {
+      key: this.#key,
+      settings,
+      startedMs: nowMs,
+      untilMs: nowMs + settings.waitMs,
+      resolve,
+      reject,
+      place: undefined,
+      alarm: undefined,
+      stopListening: undefined,
+      told: false,
     }
-    if (this.#busy && this.#line.size >= this.#core.maxLocalWaiters) {
-      return Promise.reject(new TooManyWaitersError(this.#key, this.#core.maxLocalWaiters))
-    }
-    return new Promise<Answer>((resolve, reject) => {
-      const waiter: Waiter = {
-        settings,
-        startedMs: nowMs,
-        untilMs: nowMs + settings.waitMs,
-        resolve,
-        reject,
-        place: undefined,
-        alarm: undefined,
-        stopListening: undefined,
-        told: false,
-      }
-      if (this.#busy) this.#lineUp(waiter)
-      else this.#contend(waiter)
-    })
+    if (busy) this.#lineUp(waiter)
+    else this.#contend(waiter, nowMs)
   }
 
-  /** An owner whose deadline is over has lost the lease before anybody is refused, or lines up, on its account. */
-  look(): void {
-    void this.#owner?.held
+  /** One who asks only once is told what is known here; and the line has an end. */
+  #isAnsweredAtOnce(
+    { waitMs }: LeaseSettings,
+    resolve: (answer: Answer) => void,
+    reject: (error: unknown) => void,
+  ): boolean {
+    // One that is just being lost, whose listeners ask here, is no owner any more.
+    if (waitMs === 0 && this.#owner?.held === true) {
+      resolve(this.#ownedAnswer(this.#owner, 0))
+      return true
+    }
+    const last = waitMs === 0 ? this.#contender?.last : undefined
+    if (last?.is === 'held') resolve({ is: 'held', held: last.held, waitedMs: 0 })
+    else if (last?.is === 'failed') reject(last.error)
+    else if (this.#lineSize >= this.#core.maxLocalWaiters)
+      reject(new TooManyWaitersError(this.#key, this.#core.maxLocalWaiters))
+    else return false
+    return true
   }
 
   turnAway(error: unknown): void {
-    for (const waiter of [...this.#line]) this.#leaveLine(waiter, () => waiter.reject(error))
+    for (const waiter of [...(this.#line ?? [])]) this.#leaveLine(waiter, () => waiter.reject(error))
     if (this.#head !== undefined) this.#giveUp(this.#head, () => error)
   }
 
   /** Home: the holder has ended its lease. */
-  giveBack(lease: HeldLease): Promise<Released> {
+  giveBack(lease: HeldLease, done: (released: Released) => void): void {
     if (this.#owner === lease) this.#owner = undefined
     const next = this.#mayHandOver(lease) ? this.#next() : undefined
-    return next === undefined ? this.#release(lease) : this.#handOver(lease, next)
+    if (next === undefined) this.#release(lease, done)
+    else this.#handOver(lease, next, done)
   }
 
   /** Home: the lease was lost, or lingers without a holder. */
@@ -136,99 +161,104 @@ class LocalQueue implements Home {
   }
 
   /** Somebody of this process holds the key, is asking for it, or is giving it back. */
-  get #busy(): boolean {
+  get busy(): boolean {
     return this.#owner !== undefined || this.#head !== undefined || this.#givingBack
+  }
+
+  get #lineSize(): number {
+    return this.#line?.size ?? 0
   }
 
   /** A store that queues says itself whose turn it is; another is given the lease back after some handovers in a row. */
   #mayHandOver(lease: HeldLease): boolean {
-    if (this.#line.size === 0) return false
+    if (this.#lineSize === 0) return false
     // With an acquire of the old claim still on its way, it has to be withdrawn, which a handover does not do.
     if (lease.requests.acquires > 0) return false
     return this.#core.store.capabilities.fair || this.#handovers < this.#core.maxHandovers
   }
 
-  async #release(lease: HeldLease): Promise<Released> {
+  #release(lease: HeldLease, done: (released: Released) => void): void {
     this.#givingBack = true
-    this.#yield = this.#handovers >= this.#core.maxHandovers && this.#line.size > 0
+    this.#yield = this.#handovers >= this.#core.maxHandovers && this.#lineSize > 0
     this.#handovers = 0
-    const released = await releaseAtStore(this.#core, lease)
-    this.#givingBack = false
-    this.#goOn()
-    return released
+    releaseAtStore(this.#core, lease, (released) => {
+      this.#givingBack = false
+      this.#goOn()
+      done(released)
+    })
   }
 
-  #handOver(lease: HeldLease, next: Waiter): Promise<Released> {
+  #handOver(lease: HeldLease, next: Waiter, done: (released: Released) => void): void {
     this.#handovers++
-    return new Promise((resolve) => {
-      const told = (replaced: boolean | undefined, error?: unknown) => {
-        const { events } = this.#core
-        const { key, token } = lease
-        if (replaced === true) {
-          if (events.wanted('released')) events.emit({ type: 'released', key, token })
-          resolve({ is: 'released' })
-        } else if (replaced === false) {
-          events.emit({ type: 'lost', key, token, reason: 'expired' })
-          resolve({ is: 'lost', reason: 'expired' })
-        } else {
-          events.emit({ type: 'release-failed', key, token, cause: error })
-          resolve({ is: 'unknown', cause: error })
-        }
+    const told = (replaced: boolean | undefined, error?: unknown) => {
+      const { events } = this.#core
+      const { key, token } = lease
+      if (replaced === true) {
+        if (events.wanted('released')) events.emit({ type: 'released', key, token })
+        done({ is: 'released' })
+      } else if (replaced === false) {
+        events.emit({ type: 'lost', key, token, reason: 'expired' })
+        done({ is: 'lost', reason: 'expired' })
+      } else {
+        events.emit({ type: 'release-failed', key, token, cause: error })
+        done({ is: 'unknown', cause: error })
       }
-      this.#contend(next, { from: lease, told: once(told) })
-    })
+    }
+    this.#contend(next, this.#core.timeline.now(), { from: lease, told: once(told) })
   }
 
   #lineUp(waiter: Waiter): void {
+    this.#line ??= new Fifo()
     waiter.place = this.#line.push(waiter)
     const { settings } = waiter
-    if (settings.waitMs === 0) this.#oneTimers.add(waiter)
-    else this.#limit(waiter, () => this.#leaveLine(waiter, () => this.#settleRefused(waiter, this.#lineRefusal())))
+    if (settings.waitMs === 0) {
+      this.#oneTimers ??= new Set()
+      this.#oneTimers.add(waiter)
+    } else this.#limit(waiter, () => this.#leaveLine(waiter, () => this.#settleRefused(waiter, this.#lineRefusal())))
     this.#listen(waiter, () => this.#leaveLine(waiter, () => waiter.reject(settings.signal?.reason)))
   }
 
-  #contend(waiter: Waiter, handover?: Handover): void {
+  #contend(waiter: Waiter, nowMs: number, handover?: Handover): void {
     this.#head = waiter
     waiter.place = undefined
-    this.#oneTimers.delete(waiter)
+    this.#oneTimers?.delete(waiter)
     this.#unbind(waiter)
-    const { settings, startedMs, untilMs } = waiter
-    const contender = new Contender(this.#core, {
-      key: this.#key,
-      settings,
-      startedMs,
-      untilMs,
-      pauseMs: this.#yield ? YIELD_MS : 0,
-      ...(handover === undefined ? undefined : { handover }),
-      onRefusal: (refusal) => this.#onRefusal(waiter, refusal),
-    })
+    const contender = new Contender(this.#core, waiter, this, handover)
     this.#contender = contender
+    const pauseMs = this.#yield ? YIELD_MS : 0
     this.#yield = false
-    if (settings.waitMs > 0) this.#limit(waiter, () => this.#outOfPatience(waiter))
-    this.#listen(waiter, () => this.#giveUp(waiter, () => settings.signal?.reason))
-    void contender.run().then((verdict) => {
-      if (verdict !== undefined && this.#contender === contender) this.#verdict(waiter, verdict)
-    })
+    this.#listen(waiter, () => this.#giveUp(waiter, () => waiter.settings.signal?.reason))
+    contender.start(nowMs, pauseMs)
   }
 
-  #verdict(waiter: Waiter, verdict: Verdict): void {
+  /** Audience: the end of the contest. */
+  ended(contender: Contender, verdict: Verdict): void {
+    const waiter = this.#head
+    if (this.#contender !== contender || waiter === undefined) return
     this.#endContest(waiter)
     if (verdict.is === 'granted') {
-      const lease = new HeldLease(this.#core, this, this.#key, waiter.settings, verdict.granted)
+      const { granted } = verdict
+      const lease = new HeldLease(this.#core, this, this.#key, waiter.settings, granted)
       this.#owner = lease
-      const waitedMs = this.#core.timeline.now() - waiter.startedMs
-      if (this.#core.events.wanted('acquired'))
+      if (this.#core.events.wanted('acquired')) {
+        const waitedMs = granted.heardMs - waiter.startedMs
         this.#core.events.emit({ type: 'acquired', key: this.#key, token: lease.token, waitedMs })
+      }
       waiter.resolve(lease)
-      this.#answerOneTimers({ is: 'held', held: this.#ownedAnswer(lease, 0).held })
+      if (this.#oneTimers !== undefined && this.#oneTimers.size > 0)
+        this.#answerOneTimers({ is: 'held', held: this.#ownedAnswer(lease, 0).held })
       return
     }
     this.#settleRefused(waiter, verdict)
     this.#goOn()
   }
 
-  /** The head was refused, or could not ask: that is also the answer for those who ask only once. */
-  #onRefusal(head: Waiter, refusal: Refusal): void {
+  /** Audience: the head was refused, or could not ask. That is also the answer for those who ask only once. */
+  refused(contender: Contender, refusal: Refusal): void {
+    const head = this.#head
+    if (this.#contender !== contender || head === undefined) return
+    // Only now: until its first attempt is answered its patience does not end, and most are granted then.
+    if (head.settings.waitMs > 0 && head.alarm === undefined) this.#limit(head, () => this.#outOfPatience(head))
     if (refusal.is === 'held' && !head.told && head.settings.waitMs > 0) {
       head.told = true
       const { holder, remainingMs } = refusal.held
@@ -239,12 +269,12 @@ class LocalQueue implements Home {
   }
 
   #answerOneTimers(refusal: Refusal): void {
-    for (const waiter of [...this.#oneTimers]) this.#leaveLine(waiter, () => this.#settleRefused(waiter, refusal))
+    for (const waiter of [...(this.#oneTimers ?? [])])
+      this.#leaveLine(waiter, () => this.#settleRefused(waiter, refusal))
   }
 
   #outOfPatience(waiter: Waiter): void {
-    if (this.#contender?.mayStop !== true) return // its first attempt may still be answered; then it ends
-    const last = this.#contender.last
+    const last = this.#contender?.last
     this.#stopContest(waiter)
     if (last !== undefined) this.#settleRefused(waiter, last)
     this.#goOn()
@@ -273,18 +303,21 @@ class LocalQueue implements Home {
     this.#unbind(waiter)
   }
 
-  /** The next in line contends; with nobody left this queue is forgotten. */
+  /** The next in line contends. */
   #goOn(): void {
-    if (this.#busy) return
+    if (this.busy) return
     const next = this.#next()
-    if (next === undefined) this.#forget()
-    else this.#contend(next)
+    if (next !== undefined) this.#contend(next, this.#core.timeline.now())
+    else {
+      this.#handovers = 0
+      this.#yield = false
+    }
   }
 
   /** The next in line. Who shares a signal with those before may have been aborted, and not been told yet. */
   #next(): Waiter | undefined {
     for (;;) {
-      const next = this.#line.shift()
+      const next = this.#line?.shift()
       const signal = next?.settings.signal
       if (next === undefined || signal?.aborted !== true) return next
       this.#leaveLine(next, () => next.reject(signal.reason))
@@ -292,9 +325,9 @@ class LocalQueue implements Home {
   }
 
   #leaveLine(waiter: Waiter, settle: () => void): void {
-    if (waiter.place !== undefined) this.#line.remove(waiter.place)
+    if (waiter.place !== undefined) this.#line?.remove(waiter.place)
     waiter.place = undefined
-    this.#oneTimers.delete(waiter)
+    this.#oneTimers?.delete(waiter)
     this.#unbind(waiter)
     settle()
   }

@@ -84,6 +84,8 @@ export interface LeaseSettings {
   readonly callTimeoutMs: number
   readonly maxHoldMs: number
   readonly minHoldMs: number
+  /** Renewed until it has ended: then the store may let it share what expires. */
+  readonly shares: boolean
   readonly meta: Json | undefined
   readonly waitMs: number
   readonly retry: RetryPolicy | undefined
@@ -163,6 +165,7 @@ export function settle(given: Given, base: Given | undefined, store: LeaseStore)
     callTimeoutMs,
     maxHoldMs,
     minHoldMs,
+    shares: renew && maxHoldMs === Number.POSITIVE_INFINITY,
     meta: checkMeta(pick('meta')),
     waitMs: ms('waitMs', WAIT_MS, true),
     retry,

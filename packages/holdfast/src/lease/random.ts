@@ -1,4 +1,5 @@
 // Randomness comes in from outside, like time: a seeded source makes a run repeatable.
+import type { Clock } from './clock.js'
 
 /** Where claims and jitter come from. */
 export interface Random {
@@ -12,4 +13,21 @@ export interface Random {
 export const systemRandom: Random = {
   claim: () => crypto.randomUUID(),
   unit: () => Math.random(),
+}
+
+/**
+ * The identities of acquisitions. The time of day is part of them: a copy of a whole virtual machine has a copy of its generator
+ * too, and would draw alike.
+ */
+export function claims(random: Random, clock: Clock): () => string {
+  let lastMs = 0
+  let suffix = ''
+  return () => {
+    const wallMs = clock.wallMs()
+    if (wallMs !== lastMs) {
+      lastMs = wallMs
+      suffix = `.${wallMs.toString(36)}`
+    }
+    return random.claim() + suffix
+  }
 }

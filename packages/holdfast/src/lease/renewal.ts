@@ -1,9 +1,11 @@
 // One scheduler renews all leases of a client. What falls due in the same tick goes to the store in few calls of many leases;
 // each attempt has its own time-out and is tried again until the deadline; only a definite answer, or the deadline, ends a
 // lease. At most one renewal of a lease is in flight.
-import type { RenewOutcome } from '../store/contract.js'
+import type { ReleaseOutcome, RenewOutcome } from '../store/contract.js'
+import type { Alarm } from './alarms.js'
+import { Call } from './call.js'
 import type { Core } from './core.js'
-import { StoreError } from './errors.js'
+import { type HoldfastError, StoreError } from './errors.js'
 import type { HeldLease, Released } from './lease.js'
 import type { LeaseSettings } from './options.js'
 
@@ -13,7 +15,14 @@ const BATCH = 500
 const TICKS_PER_PERIOD = 20
 const TICK_MS_MAX = 250
 const JITTER = 0.1
+/** After a stall, which made many due at once, they are spread over so much of their next period. */
+const JITTER_LATE = 0.5
 const RETRY_MS_MIN = 20
+
+/** After this share of what is left of the short term that a told turn begins with, it is renewed to a full one. */
+const SOON_AFTER = 0.25
+/** Those are moved together onto ticks too: as many of them as there are keys may have been told within a few ms. */
+const SOON_TICK_MS = 50
 
 type Waiting = { resolve: () => void; reject: (error: unknown) => void }
 
@@ -27,11 +36,21 @@ export class Renewals {
     this.#core = core
   }
 
-  /** When a lease that is confirmed now is due: after its period, up to a tenth earlier, on a tick shared with others. */
-  dueAfter(settings: LeaseSettings, nowMs: number): number {
+  /**
+   * When a lease that was confirmed by a request sent at `sentMs` is due again: after its period, up to a tenth earlier, on a tick
+   * shared with others. `lateMs`: how long after its time that request was sent.
+   */
+  dueAfter(settings: LeaseSettings, sentMs: number, lateMs = 0): number {
     const tickMs = tickOf(settings)
-    const dueMs = nowMs + settings.renewEveryMs * (1 - JITTER * this.#core.random.unit())
-    return Math.max(nowMs, Math.floor(dueMs / tickMs) * tickMs)
+    const jitter = lateMs > JITTER * settings.renewEveryMs ? JITTER_LATE : JITTER
+    const dueMs = sentMs + settings.renewEveryMs * (1 - jitter * this.#core.random.unit())
+    return Math.max(sentMs, Math.floor(dueMs / tickMs) * tickMs)
+  }
+
+  /** When a lease with a short term, of which was heard at `heardMs`, is due for the first time. */
+  dueSoon(heardMs: number, deadlineMs: number): number {
+    const dueMs = heardMs + (deadlineMs - heardMs) * SOON_AFTER
+    return Math.max(heardMs, Math.floor(dueMs / SOON_TICK_MS) * SOON_TICK_MS)
   }
 
   /** Renews a lease together with all others that fall due in this turn. */
@@ -59,31 +78,34 @@ export class Renewals {
   }
 
   /** Gives a lease back whose holder has long ended it. */
-  async releaseQuietly(lease: HeldLease): Promise<void> {
-    await releaseAtStore(this.#core, lease, false)
+  releaseQuietly(lease: HeldLease): void {
+    releaseAtStore(this.#core, lease, () => {}, false)
   }
 
   #flush(): void {
-    const groups = new Map<number, HeldLease[]>()
+    const due: HeldLease[] = []
     for (const lease of this.#due.splice(0)) {
       // The deadline is compared before anything is sent (C21): a lease that is over is not prolonged.
       if (!lease.held) {
         this.#settle(lease, lease.endError)
         continue
       }
-      const { callTimeoutMs } = lease.settings
-      const group = groups.get(callTimeoutMs)
-      if (group === undefined) groups.set(callTimeoutMs, [lease])
-      else group.push(lease)
+      due.push(lease)
     }
-    for (const [timeoutMs, group] of groups) {
-      for (let i = 0; i < group.length; i += BATCH) void this.#send(group.slice(i, i + BATCH), timeoutMs)
-    }
+    for (let i = 0; i < due.length; i += BATCH) void this.#send(due.slice(i, i + BATCH))
   }
 
-  async #send(batch: readonly HeldLease[], timeoutMs: number): Promise<void> {
+  /** One call. It lasts as long as the most patient of them waits; who waits less gives up by itself. */
+  async #send(batch: readonly HeldLease[]): Promise<void> {
     const { caller, store, timeline } = this.#core
-    const requests = batch.map(({ grant, settings }) => ({ key: grant.key, claim: grant.claim, ttlMs: settings.ttlMs }))
+    const timeoutsMs = batch.map((lease) => lease.renewalTimeoutMs)
+    const timeoutMs = timeoutsMs.reduce((longest, one) => Math.max(longest, one), 0)
+    const requests = batch.map(({ grant: { key, claim }, settings: { ttlMs, shares } }) => ({
+      key,
+      claim,
+      ttlMs,
+      shares,
+    }))
     for (const lease of batch) lease.requests.renewals++
     const answered = () => {
       for (const lease of batch) lease.requests.renewals--
@@ -92,6 +114,7 @@ export class Renewals {
     const late = (outcomes: RenewOutcome[]) => {
       for (const [i, lease] of batch.entries()) this.#apply(lease, sentMs, outcomes[i])
     }
+    const waiting = this.#limit(batch, timeoutsMs, sentMs, timeoutMs)
     try {
       const outcomes = await caller.run('a renewal', timeoutMs, (call) => store.renew(requests, call), {
         answered,
@@ -99,11 +122,42 @@ export class Renewals {
       })
       batch.forEach((lease, i) => {
         const outcome = outcomes[i]
-        if (this.#apply(lease, sentMs, outcome)) this.#settle(lease, lease.endError)
+        const settled = this.#apply(lease, sentMs, outcome)
+        if (!waiting.stops(lease)) return // it gave up, and may have been asked for again
+        if (settled) this.#settle(lease, lease.endError)
         else this.#failed(lease, notSettled(store.name, outcome))
       })
     } catch (cause) {
-      for (const lease of batch) this.#failed(lease, cause)
+      for (const lease of batch) if (waiting.stops(lease)) this.#failed(lease, cause)
+    }
+  }
+
+  /** Lets those of a call give up by themselves that wait less long than it lasts. `stops`: unless this one has. */
+  #limit(
+    batch: readonly HeldLease[],
+    timeoutsMs: readonly number[],
+    sentMs: number,
+    longestMs: number,
+  ): { stops(lease: HeldLease): boolean } {
+    const { alarms } = this.#core
+    const limits = new Map<HeldLease, Alarm | 'over'>()
+    for (const [i, lease] of batch.entries()) {
+      const timeoutMs = timeoutsMs[i] ?? longestMs
+      if (timeoutMs >= longestMs) continue
+      const giveUp = () => {
+        limits.set(lease, 'over')
+        const what = `the store did not answer a renewal within ${Math.round(timeoutMs)} ms`
+        this.#failed(lease, new StoreError(what, { outcome: 'unknown' }))
+      }
+      limits.set(lease, alarms.set(sentMs + timeoutMs, giveUp))
+    }
+    return {
+      stops(lease) {
+        const limit = limits.get(lease)
+        if (limit === 'over') return false
+        if (limit !== undefined) alarms.cancel(limit)
+        return true
+      },
     }
   }
 
@@ -157,25 +211,56 @@ function notSettled(name: string, outcome: RenewOutcome | undefined): StoreError
  * Gives a claim back at the store, in one bounded call. With an acquire of it still on its way it is withdrawn as well, so that
  * the late one is refused, or ended (G6); what the store does not confirm goes on in the background.
  */
-export async function releaseAtStore(core: Core, lease: HeldLease, keepAlive = true): Promise<Released> {
-  const { caller, events, store, withdrawals } = core
-  const { grant, key, token, settings } = lease
-  // Asked before the send: until the answer that acquire may have been granted anew, past the term, and answered.
-  const acquireOpen = lease.requests.acquires > 0
-  try {
-    const answer = await caller.run('a release', settings.callTimeoutMs, (call) => store.release(grant, call), {
-      keepAlive,
-    })
-    if (acquireOpen) withdrawals.add(grant.key, grant.claim, settings)
-    if (answer.is === 'released') {
-      if (events.wanted('released')) events.emit({ type: 'released', key, token })
-      return answer
-    }
-    events.emit({ type: 'lost', key, token, reason: answer.reason })
-    return answer
-  } catch (cause) {
-    withdrawals.add(grant.key, grant.claim, settings)
-    events.emit({ type: 'release-failed', key, token, cause })
-    return { is: 'unknown', cause }
+export function releaseAtStore(
+  core: Core,
+  lease: HeldLease,
+  done: (released: Released) => void,
+  keepAlive = true,
+): void {
+  new ReleaseCall(core, lease, done, keepAlive).start(core.timeline.now())
+}
+
+class ReleaseCall extends Call<ReleaseOutcome> {
+  readonly #core: Core
+  readonly #lease: HeldLease
+  readonly #done: (released: Released) => void
+  /** Asked before the send: until the answer that acquire may have been granted anew, past the term, and answered. */
+  readonly #acquireOpen: boolean
+
+  constructor(core: Core, lease: HeldLease, done: (released: Released) => void, keepAlive: boolean) {
+    super(core.alarms, lease.settings.callTimeoutMs, keepAlive)
+    this.#core = core
+    this.#lease = lease
+    this.#done = done
+    this.#acquireOpen = lease.requests.acquires > 0
+  }
+
+  protected get what(): string {
+    return 'a release'
+  }
+
+  protected send(): Promise<ReleaseOutcome> {
+    return this.#core.store.release(this.#lease.grant, this)
+  }
+
+  protected onAnswer(answer: ReleaseOutcome): void {
+    const { events } = this.#core
+    const { key, token } = this.#lease
+    if (this.#acquireOpen) this.#withdraw()
+    if (answer.is !== 'released') events.emit({ type: 'lost', key, token, reason: answer.reason })
+    else if (events.wanted('released')) events.emit({ type: 'released', key, token })
+    this.#done(answer)
+  }
+
+  protected onError(cause: HoldfastError): void {
+    const { key, token } = this.#lease
+    this.#withdraw()
+    this.#core.events.emit({ type: 'release-failed', key, token, cause })
+    this.#done({ is: 'unknown', cause })
+  }
+
+  #withdraw(): void {
+    const { grant, settings } = this.#lease
+    this.#core.withdrawals.add(grant.key, grant.claim, settings)
   }
 }

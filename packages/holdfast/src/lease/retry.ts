@@ -4,7 +4,7 @@ import { InvalidArgumentError, type StoreError } from './errors.js'
 
 /** What a policy knows when it decides. */
 export interface Situation {
-  /** How many times the store was asked so far, at least 1. */
+  /** How many times the store was asked so far at the policy's pace, at least 1. A wake-up is not counted. */
   readonly attempt: number
   /** Since the caller began to wait, in ms. */
   readonly elapsedMs: number
@@ -26,7 +26,10 @@ export const noRetry: RetryPolicy = () => null
 
 /** What the ready-made policies have in common. */
 export interface AttemptLimit {
-  /** How often to ask in all, the first time included. Default: as long as `waitMs` lasts. */
+  /**
+   * How often to ask in all, the first time included. Default: as long as `waitMs` lasts. A question in between, for a
+   * wake-up or the end of a term, is not counted.
+   */
   readonly maxAttempts?: number
 }
 
@@ -90,3 +93,11 @@ function checkAttempts(value: unknown): void {
     throw new InvalidArgumentError('maxAttempts', value, 'must be a whole number, 1 or more')
   }
 }
+
+/** How often one who waits in a store's queue says that it is still there. */
+export const QUEUE_POLL_MS = 1_000
+/** All who wait in one process ask on ticks of this, so that a thousand of them share calls. */
+const QUEUE_TICK_MS = 50
+
+/** How long from now to the last tick within a poll. */
+export const pollAfter = (nowMs: number) => Math.floor((nowMs + QUEUE_POLL_MS) / QUEUE_TICK_MS) * QUEUE_TICK_MS - nowMs

@@ -46,6 +46,8 @@ export interface AcquireRequest {
   readonly tokenFloor?: number
   /** Shown by `inspect`. At most 4 KiB as JSON. */
   readonly meta?: Json
+  /** As in a renewal. */
+  readonly shares?: boolean
   /** If refused, join the key's queue in the same step. Needs the capability `fair`. */
   readonly queue?: QueueRequest
 }
@@ -54,6 +56,16 @@ export interface AcquireRequest {
 export interface QueueRequest {
   /** The contender asks again within this many ms; its place is dropped two of these after it last asked. */
   readonly pollMs: number
+  /**
+   * Whether its turn may come as a grant: where `tellsTurns`, the watch tells it with the token. The claim holds from then on, for
+   * one poll after its last ask at least, and has not to ask again: it renews (ADR 0025).
+   */
+  readonly told?: boolean
+}
+
+/** A turn that came with its token (G2): the claim of the watch holds. */
+export interface Turn {
+  readonly token: number
 }
 
 /** Yes. */
@@ -71,9 +83,11 @@ export interface Held {
   readonly is: 'held'
   /**
    * `held`: another holds it. `reserved`: it is free, but somebody else's turn. `ended`: this claim was withdrawn or
-   * released and will not be granted again. `revoked`: this very claim holds it, but was revoked.
+   * released and will not be granted again. `revoked`: this very claim holds it, but was revoked. `new`: the store has made
+   * the record of this key just now, and grants it when `remainingMs` are over: ask again then, it is the same attempt. A
+   * store says so only in answer to a call whose time-out leaves no room for that.
    */
-  readonly because: 'held' | 'reserved' | 'ended' | 'revoked'
+  readonly because: 'held' | 'reserved' | 'ended' | 'revoked' | 'new'
   /** Who holds it, or whose turn it is; empty when nobody's. */
   readonly holder: string
   /** The biggest token granted so far. */
@@ -89,6 +103,11 @@ export interface RenewRequest {
   readonly key: string
   readonly claim: string
   readonly ttlMs: number
+  /**
+   * The claim is renewed until it is released or withdrawn: a store may let it share with others of this process what expires, as the
+   * one in etcd does. Without it the claim expires its own ttl after its last renewal, whatever becomes of others.
+   */
+  readonly shares?: boolean
 }
 
 /** Why a store says that a claim does not hold. `released` also stands for withdrawn and replaced. */
@@ -134,6 +153,9 @@ export interface ListOptions {
   readonly free?: boolean
 }
 
+/** What a watch gives: hints, and turns where the store tells them. */
+export type Hints = AsyncIterable<Turn | undefined> | AsyncIterable<void>
+
 /** How a contender learns that a key may be free. */
 export interface WatchOptions {
   /** The claim that wants to know: a store with a queue wakes it when its turn comes, and not for others. */
@@ -159,6 +181,8 @@ export interface StoreCapabilities {
   readonly wakeUp: 'push' | 'look' | 'poll'
   /** Whether `queue` is honoured: first in, first out among processes. */
   readonly fair: boolean
+  /** Whether `queue.told` is honoured. Default false. */
+  readonly tellsTurns?: boolean
   /** Whether `tokenFloor` is honoured. */
   readonly tokenFloor: boolean
   /** The longest key, in bytes of UTF-8. */
@@ -190,9 +214,10 @@ export interface LeaseStore {
    */
   revoke(key: string, options?: { readonly force?: boolean }, call?: CallOptions): Promise<LeaseRecord | null>
   /**
-   * "May be free now, for this claim": a hint (G8). Where a subscription takes time, one hint comes when it is in place.
+   * "May be free now, for this claim": a hint (G8). Where a subscription takes time, one hint comes when it is in place. Where
+   * `tellsTurns`, a turn of a claim that asked to be told comes with its token.
    */
-  watch?(key: string, options: WatchOptions): AsyncIterable<void>
+  watch?(key: string, options: WatchOptions): Hints
   /**
    * Which server and data decide, where the store can tell: the same text for two stores on one server, or on a server and its
    * replica; another for every other server. A quorum refuses two nodes with one id.

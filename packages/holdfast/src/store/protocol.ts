@@ -9,6 +9,7 @@ import type {
   Held,
   Json,
   LeaseRecord,
+  QueueRequest,
   ReleaseOutcome,
   RenewOutcome,
   StoreLostReason,
@@ -50,6 +51,10 @@ export interface Waiter {
   readonly pollMs: number
   /** Dropped when it has not asked again by then: two polls after it last asked. */
   readonly freshUntilMs: number
+  /** The ttl of one that may be told its turn with the token; others ask first. */
+  readonly toldTtlMs?: number
+  /** The token that comes with its turn, once that has come: it holds from then on, as long as the turn is kept (ADR 0025). */
+  readonly toldToken?: number
 }
 
 /** What differs between stores. */
@@ -58,6 +63,8 @@ export interface Rules {
   nextToken(previous: number, floor: number, nowMs: number): number
   /** How long a withdrawn claim is remembered, at least. Two ttls of the key when those are longer. */
   readonly endedRetentionMs: number
+  /** Whether the store's watch tells a turn with its token. */
+  readonly tellsTurns?: boolean
 }
 
 /** One step: the new state (the very old one when nothing changed), the answer, and whose turn has come, if anybody's. */
@@ -66,6 +73,8 @@ export interface Step<Answer> {
   readonly answer: Answer
   /** The claim whose turn has come; empty: the key became free for anybody. */
   readonly wake?: string
+  /** The token that goes with it, where the turn is told as a grant. */
+  readonly told?: number
 }
 
 /** The least time for which a withdrawn claim is remembered. */
@@ -105,12 +114,13 @@ export function acquire(before: KeyState, request: AcquireRequest, nowMs: number
   const { claim, ttlMs, replaces, tokenFloor = 0 } = request
   if (hasEnded(before, claim)) return { state: before, answer: refusal(before, 'ended', nowMs) }
 
-  const replaced =
-    replaces === undefined ? {} : { replaced: mayAct(before, replaces, nowMs) || gaveBack(before, replaces) }
-  const state = passTurn(replaces === undefined ? before : endClaim(before, replaces), nowMs)
+  const own = replaces === undefined ? before : takeTurn(before, replaces, nowMs)
+  const replaced = replaces === undefined ? {} : { replaced: mayAct(own, replaces, nowMs) || gaveBack(own, replaces) }
+  const passed = passTurn(replaces === undefined ? own : endClaim(own, replaces), nowMs, rules, claim)
+  const state = takeTurn(passed, claim, nowMs)
 
   if (isHeld(state, nowMs)) {
-    if (state.claim !== claim) return refuse(before, state, 'held', request, nowMs, replaced)
+    if (state.claim !== claim) return refuse(before, state, 'held', request, nowMs, rules, replaced)
     if (state.revoked) return { state, answer: { ...refusal(state, 'revoked', nowMs), ...replaced } }
     // G3: a repeat keeps the token, and never shortens the term.
     const token = Math.max(state.token, tokenFloor)
@@ -118,7 +128,8 @@ export function acquire(before: KeyState, request: AcquireRequest, nowMs: number
     return { state: again, answer: { is: 'granted', token, ttlMs, ...replaced } }
   }
   const head = state.queue[0]
-  if (head !== undefined && head.claim !== claim) return refuse(before, state, 'reserved', request, nowMs, replaced)
+  if (head !== undefined && head.claim !== claim)
+    return refuse(before, state, 'reserved', request, nowMs, rules, replaced)
 
   const token = checkToken(rules.nextToken(state.token, tokenFloor, nowMs))
   const granted: KeyState = {
@@ -139,35 +150,39 @@ export function acquire(before: KeyState, request: AcquireRequest, nowMs: number
   return { state: granted, answer: { is: 'granted', token, ttlMs, ...replaced } }
 }
 
-export function renew(state: KeyState, claim: string, ttlMs: number, nowMs: number): Step<RenewOutcome> {
+export function renew(before: KeyState, claim: string, ttlMs: number, nowMs: number): Step<RenewOutcome> {
+  const state = takeTurn(before, claim, nowMs)
   if (!mayAct(state, claim, nowMs) || state.revoked)
     return { state, answer: { is: 'lost', reason: whyLost(state, claim) } }
   const expiresMs = Math.max(state.expiresMs, nowMs + ttlMs)
   return { state: { ...state, expiresMs }, answer: { is: 'renewed', ttlMs } }
 }
 
-export function release(state: KeyState, claim: string, nowMs: number): Step<ReleaseOutcome> {
+export function release(before: KeyState, claim: string, nowMs: number, rules: Rules): Step<ReleaseOutcome> {
+  const state = takeTurn(before, claim, nowMs)
   if (!mayAct(state, claim, nowMs)) {
     const answer: ReleaseOutcome = gaveBack(state, claim)
       ? { is: 'released' }
       : { is: 'lost', reason: whyLost(state, claim) }
     return { state, answer }
   }
-  return { ...freed(endClaim(state, claim), nowMs), answer: { is: 'released' } }
+  return { ...freed(endClaim(state, claim), nowMs, rules), answer: { is: 'released' } }
 }
 
 export function withdraw(state: KeyState, claim: string, nowMs: number, rules: Rules): Step<undefined> {
-  return { ...freed(forget(state, claim, nowMs, rules, false), nowMs), answer: undefined }
+  return { ...freed(forget(state, claim, nowMs, rules, false), nowMs, rules), answer: undefined }
 }
 
-export function revoke(state: KeyState, force: boolean, nowMs: number, rules: Rules): Step<boolean> {
+export function revoke(before: KeyState, force: boolean, nowMs: number, rules: Rules): Step<boolean> {
+  const state = takeTurn(before, before.queue[0]?.claim ?? '', nowMs)
   if (!isHeld(state, nowMs)) return { state, answer: false }
   if (!force) return { state: { ...state, revoked: true }, answer: true }
-  return { ...freed(forget(state, state.claim, nowMs, rules, true), nowMs), answer: true }
+  return { ...freed(forget(state, state.claim, nowMs, rules, true), nowMs, rules), answer: true }
 }
 
 /** The state as people see it, or null for a key that was never granted and has no queue. */
-export function record(key: string, state: KeyState, nowMs: number): LeaseRecord | null {
+export function record(key: string, before: KeyState, nowMs: number): LeaseRecord | null {
+  const state = takeTurn(before, before.queue[0]?.claim ?? '', nowMs)
   if (state.changes === 0 && state.queue.length === 0) return null
   const held = isHeld(state, nowMs)
   return {
@@ -247,7 +262,7 @@ function leaveQueue(state: KeyState, claim: string): KeyState {
  * Whose turn it is. When the lease is free and somebody waits, it is kept for the head of the queue until that one must have
  * asked again; one that did not has lost its place. Waiters who have stopped asking fall out, all at once.
  */
-function passTurn(state: KeyState, nowMs: number): KeyState {
+function passTurn(state: KeyState, nowMs: number, rules: Rules, asker?: string): KeyState {
   if (state.queue.length === 0 || isHeld(state, nowMs)) return state
   const missed = state.reservedUntilMs !== 0 && nowMs >= state.reservedUntilMs
   const queue = state.queue.filter((waiter, place) => waiter.freshUntilMs > nowMs && !(missed && place === 0))
@@ -255,15 +270,56 @@ function passTurn(state: KeyState, nowMs: number): KeyState {
   if (head === undefined) return { ...state, queue, reservedUntilMs: 0 }
   if (head === state.queue[0] && state.reservedUntilMs !== 0)
     return queue.length === state.queue.length ? state : { ...state, queue }
-  return { ...state, queue, reservedUntilMs: nowMs + head.pollMs }
+  return giveTurn({ ...state, queue }, head, nowMs, rules, asker)
+}
+
+/**
+ * For one poll; told with the token, no longer than its place lasts, so that the turns of the dead do not add up. Whoever asks in
+ * this very step need not be told.
+ */
+function giveTurn(state: KeyState, head: Waiter, nowMs: number, rules: Rules, asker?: string): KeyState {
+  const reservedUntilMs = nowMs + head.pollMs
+  if (head.toldTtlMs === undefined || head.claim === asker) return { ...state, reservedUntilMs }
+  const token = rules.nextToken(state.token, 0, nowMs)
+  if (!Number.isSafeInteger(token)) return { ...state, reservedUntilMs }
+  const told: Waiter = { ...head, toldToken: token }
+  return {
+    ...state,
+    token,
+    queue: [told, ...state.queue.slice(1)],
+    reservedUntilMs: Math.min(reservedUntilMs, head.freshUntilMs),
+  }
+}
+
+/** Whoever was told its turn with the token holds since then: its first request puts that on record. */
+function takeTurn(state: KeyState, claim: string, nowMs: number): KeyState {
+  const head = state.queue[0]
+  if (head?.toldToken === undefined || head.claim !== claim || nowMs >= state.reservedUntilMs) return state
+  return {
+    ...state,
+    claim,
+    holder: head.holder,
+    ttlMs: head.toldTtlMs ?? 0,
+    grantedMs: nowMs,
+    expiresMs: state.reservedUntilMs,
+    revoked: false,
+    changes: state.changes + 1,
+    meta: null,
+    ended: sweep(state.ended, nowMs),
+    queue: state.queue.slice(1),
+    reservedUntilMs: 0,
+  }
 }
 
 /** After an end: whose turn has come. */
-function freed(state: KeyState, nowMs: number): { state: KeyState; wake?: string } {
+function freed(state: KeyState, nowMs: number, rules: Rules): { state: KeyState; wake?: string; told?: number } {
   if (isHeld(state, nowMs)) return { state }
-  const next = passTurn(state, nowMs)
-  return { state: next, wake: next.queue[0]?.claim ?? '' }
+  const next = passTurn(state, nowMs, rules)
+  return { state: next, ...wakeOf(next.queue[0]) }
 }
+
+const wakeOf = (head: Waiter | undefined) =>
+  head?.toldToken === undefined ? { wake: head?.claim ?? '' } : { wake: head.claim, told: head.toldToken }
 
 function refusal(state: KeyState, because: Held['because'], nowMs: number): Held {
   const held = isHeld(state, nowMs)
@@ -293,26 +349,36 @@ function refuse(
   because: 'held' | 'reserved',
   request: AcquireRequest,
   nowMs: number,
+  rules: Rules,
   replaced: { replaced?: boolean },
 ): Step<Held> {
   const answer = { ...refusal(state, because, nowMs), ...replaced }
-  const next = request.queue === undefined ? state : joinQueue(state, request, request.queue.pollMs, nowMs)
+  const next = request.queue === undefined ? state : joinQueue(state, request, request.queue, nowMs, rules)
   const head = state.reservedUntilMs !== before.reservedUntilMs ? state.queue[0] : undefined
-  return head === undefined ? { state: next, answer } : { state: next, answer, wake: head.claim }
+  return head === undefined ? { state: next, answer } : { state: next, answer, ...wakeOf(head) }
 }
 
 /** In line, once: a claim that is there already only says that it still waits. */
-function joinQueue(state: KeyState, request: AcquireRequest, pollMs: number, nowMs: number): KeyState {
-  const { claim, holder } = request
+function joinQueue(
+  state: KeyState,
+  request: AcquireRequest,
+  { pollMs, told = false }: QueueRequest,
+  nowMs: number,
+  rules: Rules,
+): KeyState {
+  const { claim, holder, ttlMs, meta, tokenFloor } = request
   const freshUntilMs = nowMs + 2 * pollMs
+  // What else comes with a request is for a grant that answers it.
+  const mayBeTold = told && rules.tellsTurns === true && meta === undefined && tokenFloor === undefined
+  const asked = { pollMs, freshUntilMs, ...(mayBeTold ? { toldTtlMs: ttlMs } : undefined) }
   const mine = state.queue.findIndex((waiter) => waiter.claim === claim)
   if (mine < 0) {
     const queue = state.queue.filter((waiter) => waiter.freshUntilMs > nowMs)
-    return { ...state, queue: [...queue, { claim, holder, sinceMs: nowMs, pollMs, freshUntilMs }] }
+    return { ...state, queue: [...queue, { claim, holder, sinceMs: nowMs, ...asked }] }
   }
   return {
     ...state,
-    queue: state.queue.map((waiter, place) => (place === mine ? { ...waiter, pollMs, freshUntilMs } : waiter)),
+    queue: state.queue.map((waiter, place) => (place === mine ? { ...waiter, ...asked } : waiter)),
   }
 }
 
