@@ -2,11 +2,11 @@
 // It is what unit tests of users run on, and what the simulation puts behind a hostile network.
 import { type Clock, systemClock } from '../../lease/clock.js'
 import { ClosedError, StoreError } from '../../lease/errors.js'
-import { KEY_BYTES_MAX } from '../../lease/keys.js'
-import type { LeaseRecord, LeaseStore, StoreCapabilities } from '../../store/contract.js'
+import { byText, KEY_BYTES_MAX } from '../../lease/keys.js'
+import { systemRandom } from '../../lease/random.js'
+import type { LeaseRecord, LeaseStore, StoreCapabilities, Turn } from '../../store/contract.js'
 import * as protocol from '../../store/protocol.js'
 
-/** Options of `memoryStore`. */
 /** How a memory store is set up. */
 export interface MemoryStoreOptions {
   /** Whose monotonic clock decides expiry. Default: this machine's. */
@@ -19,11 +19,12 @@ export interface MemoryStoreOptions {
 
 /** A store in this process's memory. */
 export interface MemoryStore extends LeaseStore {
+  /** A name of its own: a quorum refuses two nodes that are one. */
+  serverId(): Promise<string>
   /** Forgets free keys last used more than `olderThanMs` ago (default: the retention). Gives how many. Tokens go on rising (G2). */
   prune(options?: { olderThanMs?: number }): number
 }
 
-/** What a memory store can do and promise. */
 /** What a memory store can do and promise, as data. */
 export const memoryCapabilities: StoreCapabilities = {
   clock: 'injected',
@@ -34,6 +35,7 @@ export const memoryCapabilities: StoreCapabilities = {
   ttlMsGrain: 1,
   wakeUp: 'push',
   fair: true,
+  tellsTurns: true,
   tokenFloor: true,
   keyBytesMax: KEY_BYTES_MAX,
 }
@@ -59,6 +61,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   const states = new Map<string, protocol.KeyState>()
   const lastUseMs = new Map<string, number>()
   const watchers = new Map<string, Set<Watcher>>()
+  const id = `memory ${systemRandom.claim()}`
   let closed = false
   let prunedToken = 0
   let grants = 0
@@ -66,6 +69,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   const rules: protocol.Rules = {
     nextToken: protocol.counterToken,
     endedRetentionMs: options.endedRetentionMs ?? protocol.ENDED_RETENTION_MS,
+    tellsTurns: true,
   }
 
   const stateOf = (key: string) => states.get(key) ?? protocol.unknownKey(prunedToken)
@@ -80,13 +84,13 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
     checkOpen()
     const before = stateOf(key)
     const nowMs = clock.monoMs()
-    const { state, answer, wake } = run(before, nowMs)
+    const { state, answer, wake, told } = run(before, nowMs)
     if (state !== before) {
       states.set(key, state)
       lastUseMs.set(key, nowMs)
     }
     if (wake !== undefined)
-      for (const watcher of watchers.get(key) ?? []) if (wake === '' || wake === watcher.claim) watcher.hint()
+      for (const watcher of watchers.get(key) ?? []) if (wake === '' || wake === watcher.claim) watcher.hint(told)
     return answer
   }
 
@@ -121,7 +125,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
     },
 
     async release({ key, claim }) {
-      return step(key, (state, nowMs) => protocol.release(state, claim, nowMs))
+      return step(key, (state, nowMs) => protocol.release(state, claim, nowMs, rules))
     },
 
     async withdraw(key, claim) {
@@ -160,6 +164,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
       })
     },
 
+    serverId: async () => id,
+
     async close() {
       closed = true
       for (const peers of watchers.values()) for (const watcher of peers) watcher.end()
@@ -167,21 +173,11 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   }
 }
 
-/** In the order of UTF-8 bytes, which is that of code points, as stores on disk keep it. */
-function byText(a: string, b: string): number {
-  const left = [...a]
-  const right = [...b]
-  for (let i = 0; i < left.length && i < right.length; i++) {
-    const order = (left[i]?.codePointAt(0) ?? 0) - (right[i]?.codePointAt(0) ?? 0)
-    if (order !== 0) return order
-  }
-  return left.length - right.length
-}
-
 /** One who waits for hints: those that come while it is busy count as one. */
 class Watcher {
   readonly claim: string
   #pending = false
+  #turn: Turn | undefined
   #ended = false
   #wake: (() => void) | undefined
 
@@ -189,8 +185,9 @@ class Watcher {
     this.claim = claim
   }
 
-  hint(): void {
+  hint(told?: number): void {
     this.#pending = true
+    if (told !== undefined) this.#turn = { token: told }
     this.#wake?.()
   }
 
@@ -200,14 +197,16 @@ class Watcher {
     this.#wake?.()
   }
 
-  async *until(signal: AbortSignal, done: () => void): AsyncGenerator<void> {
+  async *until(signal: AbortSignal, done: () => void): AsyncGenerator<Turn | undefined> {
     const end = () => this.end()
     signal.addEventListener('abort', end)
     try {
       while (!signal.aborted && !this.#ended) {
         if (this.#pending) {
+          const turn = this.#turn
           this.#pending = false
-          yield
+          this.#turn = undefined
+          yield turn
           continue
         }
         await new Promise<void>((resolve) => {

@@ -73,7 +73,7 @@ export interface Reader {
 }
 
 /** Prepares a statement that reads, in the mode that costs least. */
-export function prepareReader(db: SqliteDatabase, sql: string): Reader {
+export function prepareReader(db: Pick<SqliteDatabase, 'prepare'>, sql: string): Reader {
   const statement = db.prepare(sql)
   statement.raw?.(true)
   statement.setReturnArrays?.(true)

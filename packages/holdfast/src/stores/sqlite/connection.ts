@@ -12,6 +12,7 @@ import {
   type SqliteDatabase,
   type SqliteDatabaseClass,
   type SqliteStatement,
+  type SqliteValue,
 } from './client.js'
 import { isOutOfRange } from './failure.js'
 import { Plain, type PlainTime } from './plain.js'
@@ -82,6 +83,10 @@ export class Connection {
   readonly #dataVersion: Reader
   /** The plain cases in one statement each, within a transaction or without. */
   readonly plain: Plain
+  /** Statements by their text, which is one of a few. */
+  readonly #readers = new Map<string, Reader>()
+  readonly #writers = new Map<string, SqliteStatement>()
+  readonly #tables = new Set<string>()
   #inTransaction = false
   #offsetMs: number // as last read: others may have raised it since
 
@@ -182,13 +187,30 @@ export class Connection {
     return this.#dataVersion.first()?.[0]
   }
 
-  /** For what is not often asked. */
-  read(text: string, ...values: (string | number)[]): (readonly unknown[])[] {
-    return prepareReader(this.#db, text).all(...values)
+  read(text: string, ...values: SqliteValue[]): (readonly unknown[])[] {
+    let reader = this.#readers.get(text)
+    if (reader === undefined) {
+      reader = prepareReader(this.#db, text)
+      this.#readers.set(text, reader)
+    }
+    return reader.all(...values)
   }
 
-  write(text: string, ...values: (string | number)[]): void {
-    this.#db.prepare(text).run(...values)
+  /** Gives how many rows were changed. */
+  write(text: string, ...values: SqliteValue[]): number {
+    let statement = this.#writers.get(text)
+    if (statement === undefined) {
+      statement = this.#db.prepare(text)
+      this.#writers.set(text, statement)
+    }
+    return Number(statement.run(...values).changes)
+  }
+
+  /** Makes a table, unless it is there. Asked once for each connection. */
+  ensureTable(text: string): void {
+    if (this.#tables.has(text)) return
+    this.#db.exec(text)
+    this.#tables.add(text)
   }
 
   /** Whether the path leads to another file by now, or to none. */

@@ -4,10 +4,11 @@
 import { type AdmitOptions, checkGrant, resourceOf } from '../../fence/fence.js'
 import { InvalidArgumentError, StaleTokenError } from '../../lease/errors.js'
 import type { Grant } from '../../store/contract.js'
-import type { SqliteDatabase, SqliteStatement } from './client.js'
+import { identifier, inTransaction, type SqliteTransactionDatabase } from './application.js'
+import type { SqliteStatement } from './client.js'
 
 /** The application's connection, of any of the three drivers: only what is called. */
-export type SqliteFenceDatabase = Omit<SqliteDatabase, 'close'>
+export type SqliteFenceDatabase = SqliteTransactionDatabase
 
 /** What `sqliteFence` takes. */
 export interface SqliteFenceOptions {
@@ -192,30 +193,4 @@ BEGIN
 END`
     },
   }
-}
-
-/** Quotes a name so that it is only that. */
-function identifier(option: string, name: unknown): string {
-  if (typeof name !== 'string' || name === '' || name.includes('\0') || /^sqlite_/i.test(name)) {
-    throw new InvalidArgumentError(
-      option,
-      name,
-      'must be a name that SQLite accepts: not empty, not starting with sqlite_',
-    )
-  }
-  return `"${name.replaceAll('"', '""')}"`
-}
-
-/** Asked of a closed connection, libsql would end the process: so that comes first. */
-function inTransaction(db: SqliteFenceDatabase): boolean {
-  if (db.open === false || db.isOpen === false) throw new InvalidArgumentError('db', db, 'must be an open connection')
-  const answer = db.inTransaction ?? db.isTransaction
-  if (answer !== undefined) return answer
-  try {
-    db.exec('BEGIN') // a node:sqlite that cannot be asked refuses this one inside a transaction
-  } catch {
-    return true
-  }
-  db.exec('ROLLBACK')
-  return false
 }

@@ -1,5 +1,6 @@
 // `holdfast/sqlite`: leases in an SQLite file, and fences for an application's own SQLite database.
 export type { AdmitOptions } from '../../fence/fence.js'
+export type { SqliteTransactionDatabase } from './application.js'
 export type { SqliteDatabase, SqliteDatabaseClass, SqliteStatement, SqliteValue } from './client.js'
 export {
   type SqliteFence,
@@ -9,4 +10,10 @@ export {
   type SqliteFenceStatement,
   sqliteFence,
 } from './fence.js'
+export { type SqliteRecordsOptions, sqliteRecords, sqliteRecordsCapabilities } from './records.js'
 export { type SqliteStore, type SqliteStoreOptions, sqliteCapabilities, sqliteStore } from './store.js'
+export {
+  type SqliteTransactionRecords,
+  type SqliteTransactionRecordsOptions,
+  sqliteTransactionRecords,
+} from './transaction-records.js'

@@ -52,13 +52,16 @@ export async function pruneAll(turns: Turns, olderThanMs: number, call?: CallOpt
   return forgotten
 }
 
-/** Looks at the next few keys after `after`; `last` is where to go on. Within a write transaction. */
+/**
+ * Looks at the next few keys after `after`; `last` is where to go on. Within a write transaction. A token that is ahead of the clock
+ * is kept until the clock has passed it: else those of all keys would be.
+ */
 function prunePass(connection: Connection, after: string, olderThanMs: number): Pass {
   const nowMs = connection.nowMs()
   const old = connection
     .read(sql.PRUNE_CANDIDATES, after, KEYS_PER_PASS, nowMs - olderThanMs)
     .map((row) => ({ key: row[sql.KEY_CELL] as string, state: sql.decode(row).state }))
-    .filter(({ state }) => isForgettable(state, nowMs))
+    .filter(({ state }) => isForgettable(state, nowMs) && state.token < (nowMs + 1) * 1_000)
   if (old.length > 0) {
     connection.write(sql.RAISE_PRUNED_TOKEN, Math.max(...old.map(({ state }) => state.token)))
     connection.write(sql.FORGET, JSON.stringify(old.map(({ key }) => key)))

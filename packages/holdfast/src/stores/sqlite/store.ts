@@ -1,8 +1,7 @@
 // Leases in one SQLite file that the processes of a machine share: the protocol's states as rows, each verb one short write
 // transaction, decided by the very functions that the memory store runs. Exclusion (G1) and rising tokens (G2) come from
 // SQLite's write lock: whoever reads a row to decide holds the lock until its decision is committed.
-import { statSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
+import { stat } from 'node:fs/promises'
 import { type Clock, systemClock } from '../../lease/clock.js'
 import { HoldfastError, InvalidArgumentError } from '../../lease/errors.js'
 import { KEY_BYTES_MAX } from '../../lease/keys.js'
@@ -23,7 +22,8 @@ import type {
 import * as protocol from '../../store/protocol.js'
 import { checkDatabaseClass, type SqliteDatabaseClass } from './client.js'
 import { type Connection, Connections } from './connection.js'
-import { failure, isBusy } from './failure.js'
+import { microsecondClock } from './microseconds.js'
+import { checkPath, openNow } from './opening.js'
 import { Pruning, pruneAll } from './prune.js'
 import * as sql from './sql.js'
 import { Turns, type Work } from './turn.js'
@@ -54,6 +54,8 @@ export interface SqliteStore extends LeaseStore {
   readonly path: string
   /** Forgets free keys last used more than `olderThanMs` ago (default: the retention). Gives how many. Tokens go on rising (G2). */
   prune(options?: { olderThanMs?: number }, call?: CallOptions): Promise<number>
+  /** The file itself, whatever path leads to it: a quorum refuses two nodes that are one. */
+  serverId(): Promise<string>
   /** "May be free now, for this claim": found by a look at the file every few ms (G8). */
   watch(key: string, options: { readonly claim: string; readonly signal: AbortSignal }): AsyncIterable<void>
 }
@@ -170,7 +172,7 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
     release: ({ key, claim }, call) =>
       step(
         key,
-        (state, nowMs) => protocol.release(state, claim, nowMs),
+        (state, nowMs) => protocol.release(state, claim, nowMs, rules),
         call,
         (connection) => plainRelease(connection, key, claim),
       ),
@@ -206,6 +208,11 @@ export function sqliteStore(options: SqliteStoreOptions): SqliteStore {
       ),
 
     watch: (key, { claim, signal }) => watches.watch(key, claim, signal),
+
+    async serverId() {
+      const { dev, ino } = await stat(path, { bigint: true })
+      return `sqlite ${dev}:${ino}`
+    },
 
     async prune({ olderThanMs = retentionMs } = {}, call) {
       return pruneAll(turns, duration('olderThanMs', olderThanMs), call)
@@ -245,20 +252,6 @@ function renewOne(connection: Connection, { key, claim, ttlMs }: RenewRequest): 
   }
 }
 
-/**
- * The clock in µs. The machine's counts in ms, so the grants within one are numbered: then a key that changes hands several
- * times in a ms still follows the clock, and the plain statement need not know the last token.
- */
-function microsecondClock(): (nowMs: number) => number {
-  let lastMs = 0
-  let grants = 0
-  return (nowMs) => {
-    grants = nowMs === lastMs ? Math.min(grants + 1, 999) : 0
-    lastMs = nowMs
-    return Math.floor(nowMs * 1000) + grants
-  }
-}
-
 /** The next few keys after `after`; `last` is where to go on. */
 function readPage(connection: Connection, after: string, { prefix = '', free = false }: ListOptions = {}) {
   const rows = connection.read(sql.PAGE, after, prefix, free ? 1 : 0, ROWS_PER_PAGE)
@@ -273,37 +266,6 @@ function readPage(connection: Connection, after: string, { prefix = '', free = f
   }
   const last = rows.length < ROWS_PER_PAGE ? undefined : (rows.at(-1)?.[sql.KEY_CELL] as string)
   return { records, last }
-}
-
-/** Opens at once, so that what is wrong is said where it was written. When another is just making the file: at the first use. */
-function openNow(connections: Connections, path: string): void {
-  try {
-    connections.get()
-  } catch (error) {
-    if (!isBusy(error)) throw failure(error, path, 'none')
-  }
-}
-
-function checkPath(path: unknown): string {
-  if (typeof path !== 'string' || path === '')
-    throw new InvalidArgumentError('path', path, 'must be the path of a file')
-  if (path.includes(':memory:') || /^(file:|[a-z][a-z0-9+.-]+:\/\/)/i.test(path)) {
-    throw new InvalidArgumentError(
-      'path',
-      path,
-      'must be the path of a file: for leases in memory use memoryStore of holdfast/memory',
-    )
-  }
-  const absolute = resolve(path)
-  const directory = dirname(absolute)
-  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory() !== true) {
-    throw new InvalidArgumentError(
-      'path',
-      path,
-      'must lie in a directory that exists: make it first, with mkdirSync(dirname(path), { recursive: true })',
-    )
-  }
-  return absolute
 }
 
 function duration(option: string, value: unknown): number {
