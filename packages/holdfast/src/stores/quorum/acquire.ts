@@ -3,21 +3,24 @@
 //   ask all nodes with one ballot as floor
 //   a majority answers one and the same token  granted
 //   a majority answers different tokens        the greatest is written back, until a majority has answered it
+//   a majority holds for another               refused; what a node that lags behind gave is taken back there
 //   nobody has a majority                      the first of those who ask keeps its votes and asks again; the others give way
 //   otherwise                                  refused or failed; what was given is withdrawn, on every node
 //
 // Late answers find nobody who counts them: a vote that came too late is taken back, unless the lease was granted meanwhile.
 import { StoreError } from '../../lease/errors.js'
 import type { AcquireRequest, CallOptions, Granted, Held, LeaseStore } from '../../store/contract.js'
-import { isUnknown, type Reply } from './node.js'
+import { isUnknown, type Reply, TimeLimit } from './node.js'
 import { checkCall, hasForgotten, nodeMs, noMajority, noVote, type Quorum } from './quorum.js'
 import { idOf, type Term } from './terms.js'
-import { count, isFirst, judge, mergeHeld, mergeReplaced, type Vote } from './vote.js'
+import { count, isFirst, isHeldByAnother, judge, mergeHeld, mergeReplaced, type Vote } from './vote.js'
 
 /** A question, its answers to a raise, and one more time for those who split the vote. */
 const ROUNDS = 3
 /** How often the first of several contenders asks the others' nodes again. */
 const TRIES = 3
+/** How many times its round one that gives way waits: the first waits for up to one and a half, and asks for one more. */
+const YIELD = 3
 
 /** A node that granted, but may have forgotten who held before: its grant is no vote. */
 interface Silent {
@@ -99,11 +102,14 @@ export class Attempt {
     this.#request = request
     this.#id = idOf(request.key, request.claim)
     this.#caller = caller
-    this.#votes = nodes.map(() => ({ is: 'pending' }))
+    this.#votes = nodes.map(() => PENDING)
     this.#startedMs = clock.monoMs()
     this.#nodeMs = nodeMs(quorum, call, ROUNDS)
     this.#endsMs = this.#startedMs + (call?.timeoutMs ?? ROUNDS * this.#nodeMs)
+    const replaced = request.replaces === undefined ? undefined : terms.get(idOf(request.key, request.replaces))
+    const isReplacedOver = replaced?.token !== undefined && replaced.untilMs <= this.#startedMs
     this.#term = terms.begin(this.#id, request, this.#startedMs)
+    if (isReplacedOver) this.#term.replacedOver = true
     if (this.#term.token === undefined && !attempts.has(this.#id))
       this.#term.ballot = ballots.next(request.key, clock.wallMs(), random.unit())
   }
@@ -123,9 +129,14 @@ export class Attempt {
       return
     }
     const floor = Math.max(this.#term.token ?? this.#term.ballot, tokenFloor)
-    for (const { place } of nodes) {
-      if (ending?.has(place) === true) this.#votes[place] = ENDED
-      else this.#ask(place, floor)
+    const places = nodes.map(({ place }) => place)
+    if (ending === undefined) this.#ask(places, floor)
+    else {
+      for (const place of ending) this.#votes[place] = ENDED
+      this.#ask(
+        places.filter((place) => !ending.has(place)),
+        floor,
+      )
     }
   }
 
@@ -134,21 +145,31 @@ export class Attempt {
     if (!this.#answered) this.#end({ ...this.#held(), because: 'ended' })
   }
 
-  #ask(place: number, floor: number): void {
-    const { queue: _, ...request } = this.#request
-    this.#votes[place] = { is: 'pending' }
-    this.#asked++
-    this.#open(place, 1)
-    this.#quorum.nodes[place]?.ask<Answer>(
-      'an acquire',
-      this.#nodeMs,
-      (store, call) => this.#send(store, { ...request, tokenFloor: floor }, call),
-      { reply: (reply) => this.#reply(place, reply), late: (reply) => this.#late(place, reply) },
-    )
+  /** Asks these nodes, at once. */
+  #ask(places: readonly number[], tokenFloor: number): void {
+    const { nodes, clock } = this.#quorum
+    const { queue: _, ...rest } = this.#request
+    const request = { ...rest, tokenFloor }
+    const limit = new TimeLimit(clock, this.#nodeMs)
+    const send = (store: LeaseStore, call: CallOptions) => this.#send(store, request, call)
+    for (const place of places) {
+      this.#votes[place] = PENDING
+      this.#asked++
+      this.#term.open.sent(place)
+      nodes[place]?.ask<Answer>('an acquire', limit, send, {
+        reply: (reply) => this.#reply(place, reply),
+        late: (reply) => this.#late(place, reply),
+      })
+    }
   }
 
-  async #send(store: LeaseStore, request: AcquireRequest, call: CallOptions): Promise<Answer> {
-    const answer = await store.acquire(request, call)
+  #send(store: LeaseStore, request: AcquireRequest, call: CallOptions): Promise<Answer> {
+    const answer = store.acquire(request, call)
+    return this.#quorum.waitAfterLossMs === 0 ? answer : this.#unlessForgotten(store, answer, call)
+  }
+
+  async #unlessForgotten(store: LeaseStore, asked: Promise<Granted | Held>, call: CallOptions): Promise<Answer> {
+    const answer = await asked
     if (answer.is !== 'granted') return answer
     const keptForMs = await hasForgotten(this.#quorum, store, call)
     return keptForMs === undefined ? answer : { is: 'silent', keptForMs }
@@ -171,13 +192,9 @@ export class Attempt {
 
   /** What a reply tells beside its vote: the token, and that the request is no longer on its way. */
   #note(place: number, reply: Reply<Answer>): void {
-    if (reply.is === 'answer' || !isUnknown(reply.error)) this.#open(place, -1)
+    if (reply.is === 'answer' || !isUnknown(reply.error)) this.#term.open.arrived(place)
     if (reply.is === 'answer' && reply.answer.is !== 'silent')
       this.#quorum.ballots.saw(this.#request.key, reply.answer.token)
-  }
-
-  #open(place: number, change: 1 | -1): void {
-    this.#term.open[place] = (this.#term.open[place] ?? 0) + change
   }
 
   #look(): void {
@@ -189,8 +206,10 @@ export class Attempt {
 
   /** Not one token yet: who may count which? So the greatest is written back where it is not known, and then it counts. */
   #raise(token: number): void {
-    for (const [place, vote] of this.#votes.entries())
-      if (vote.is === 'granted' && vote.granted.token < token) this.#ask(place, token)
+    const lower = this.#votes.flatMap((vote, place) =>
+      vote.is === 'granted' && vote.granted.token < token ? [place] : [],
+    )
+    this.#ask(lower, token)
   }
 
   #granted(token: number): void {
@@ -223,18 +242,20 @@ export class Attempt {
       votes.filter((vote) => vote.is === 'held' && vote.held.because === because).length
     const ended = heldBecause('ended')
     const rivals = count(votes, 'held') - ended
-    if (refused && (granted === 0 || heldBecause('revoked') > 0)) {
-      // Nothing to take back so far; what comes late is.
-      this.#takesBack = granted === 0
+    const isRevoked = heldBecause('revoked') > 0
+    const isOthers = granted === 0 || (!isRevoked && isHeldByAnother(votes, majority))
+    if (refused && (isOthers || isRevoked)) {
+      this.#takesBack = isOthers // what comes late as well
       const held = this.#held()
       this.#end(ended > nodes.length - majority ? { ...held, because: 'ended' } : held)
+      const isBack = (vote: Vote) => (vote.is === 'failed' ? vote.applied !== 'no' : vote.is === 'granted' && isOthers)
       for (const [place, vote] of votes.entries())
-        if (this.#term.stray.has(place) || (vote.is === 'failed' && vote.applied !== 'no')) this.#takeBack(place)
+        if (this.#term.stray.has(place) || isBack(vote)) this.#takeBack(place)
       return
     }
     if (refused || (ended > 0 && granted + ended >= majority)) {
       this.#withdraw()
-      this.#end({ ...this.#held(), because: 'ended' })
+      this.#end({ ...this.#held(), because: 'ended' }, this.#yieldMs())
       return
     }
     const errors = votes.flatMap((vote) => (vote.is === 'failed' ? [vote.error] : []))
@@ -257,9 +278,9 @@ export class Attempt {
     const again = this.#votes.flatMap((vote, place) =>
       vote.is === 'held' && vote.held.because !== 'ended' ? [place] : [],
     )
-    for (const place of again) this.#votes[place] = { is: 'pending' }
+    for (const place of again) this.#votes[place] = PENDING
     clock.setTimer(delayMs, () => {
-      if (!this.#answered) for (const place of again) this.#ask(place, this.#term.ballot)
+      if (!this.#answered) this.#ask(again, this.#term.ballot)
     })
     return true
   }
@@ -304,14 +325,26 @@ export class Attempt {
 
   #replaced(): { replaced?: boolean } {
     if (this.#request.replaces === undefined) return {}
+    // Nodes that lag behind may hold it a little longer, and some may not have said yet.
+    if (this.#term.replacedOver) return { replaced: false }
     const replaced = mergeReplaced(this.#votes, this.#quorum.majority)
     return replaced === undefined ? {} : { replaced }
   }
 
-  #end(answer: Granted | Held | Error): void {
+  /**
+   * How long one that gives way waits before it says so. Its caller asks anew at once, and would take its nearer nodes a second
+   * time before the question of the first, who waits for a moment too and may be farther away, has reached them: again and again.
+   */
+  #yieldMs(): number {
+    const nowMs = this.#quorum.clock.monoMs()
+    return Math.max(0, Math.min(YIELD * (nowMs - this.#startedMs), (this.#endsMs - nowMs) / 2))
+  }
+
+  #end(answer: Granted | Held | Error, afterMs = 0): void {
     this.#answered = true
     this.#tidy()
     if (answer instanceof Error) this.#caller.reject(answer)
+    else if (afterMs > 0) this.#quorum.clock.setTimer(afterMs, () => this.#caller.resolve(answer))
     else this.#caller.resolve(answer)
   }
 
@@ -320,11 +353,11 @@ export class Attempt {
     if (this.#asked > 0) return
     const { attempts, terms } = this.#quorum
     attempts.delete(this.#id, this)
-    if (this.#term.token === undefined && this.#term.open.every((open) => open === 0) && !attempts.has(this.#id))
-      terms.end(this.#id)
+    if (this.#term.token === undefined && this.#term.open.isEmpty && !attempts.has(this.#id)) terms.end(this.#id)
   }
 }
 
+const PENDING: Vote = { is: 'pending' }
 const ENDED: Vote = { is: 'held', held: { is: 'held', because: 'ended', holder: '', token: 0, remainingMs: 0 } }
 
 function voteOf(reply: Reply<Answer>): Vote {

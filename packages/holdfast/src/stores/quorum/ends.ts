@@ -2,13 +2,10 @@
 // majority has confirmed it; on the other nodes it goes on in the background.
 import { StoreError } from '../../lease/errors.js'
 import type { CallOptions, Grant, LeaseRecord, ReleaseOutcome } from '../../store/contract.js'
-import { answersOf, checkCall, type errorsOf, nodeMs, noMajority, type Quorum, type Replies, round } from './quorum.js'
+import { answersOf, checkCall, type errorsOf, limitOf, noMajority, type Quorum, type Replies, round } from './quorum.js'
 import { heldBy, merge } from './records.js'
 import { idOf } from './terms.js'
 import { whyLost } from './vote.js'
-
-/** A node that said nothing of its own: an acquire of the claim may be about to reach it, so that it was withdrawn there. */
-type Released = ReleaseOutcome | { readonly is: 'withdrawn' }
 
 export async function release(quorum: Quorum, grant: Grant, call?: CallOptions): Promise<ReleaseOutcome> {
   checkCall(quorum, call, 'a release')
@@ -18,13 +15,16 @@ export async function release(quorum: Quorum, grant: Grant, call?: CallOptions):
   const open = terms.get(id)?.open
   attempts.cancel(id)
   terms.end(id)
-  return round<Released, ReleaseOutcome>(quorum, call, {
+  return round<ReleaseOutcome, ReleaseOutcome>(quorum, call, {
     what: 'a release',
     async send(store, options, place) {
-      // What may still be on its way must be refused when it arrives: a release alone would not be remembered there.
-      if ((open?.[place] ?? 0) === 0) return store.release(grant, options)
-      await store.withdraw(key, claim, options)
-      return { is: 'withdrawn' }
+      // A release that overtakes an acquire would not be remembered by the node. So it waits until the acquire has been
+      // answered; if that takes too long the claim is withdrawn there, and refused when it arrives.
+      if (open?.has(place) === true) {
+        await open.settled(place)
+        if (withdrawals.of(id)?.has(place) === true) return { is: 'released' }
+      }
+      return store.release(grant, options)
     },
     judge(replies) {
       const answers = answersOf(replies)
@@ -45,12 +45,12 @@ export function withdraw(quorum: Quorum, key: string, claim: string, call?: Call
     const { attempts, terms, withdrawals, nodes, majority } = quorum
     attempts.cancel(id)
     terms.end(id)
-    const timeoutMs = nodeMs(quorum, call, 1)
+    const limit = limitOf(quorum, call)
     const failed: { place: number; error: ReturnType<typeof errorsOf>[number] }[] = []
     let confirmed = 0
     for (const { place } of nodes) withdrawals.begin(id, place)
     for (const node of nodes) {
-      node.ask('a withdrawal', timeoutMs, (store, options) => store.withdraw(key, claim, options), {
+      node.ask('a withdrawal', limit, (store, options) => store.withdraw(key, claim, options), {
         reply(reply) {
           if (reply.is === 'failed') failed.push({ place: node.place, error: reply.error })
           else {

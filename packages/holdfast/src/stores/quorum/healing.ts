@@ -1,6 +1,7 @@
 // Healing is never urgent, and a node that came back empty must not be met by ten thousand leases at once: a few at a time.
+import type { Clock } from '../../lease/clock.js'
 import type { CallOptions, Granted, Held, LeaseStore } from '../../store/contract.js'
-import type { Node, Reply } from './node.js'
+import { type Node, type Reply, TimeLimit } from './node.js'
 
 const AT_ONCE = 16
 
@@ -13,11 +14,13 @@ export interface Heal {
 
 export class Healing {
   readonly #nodes: readonly Node[]
+  readonly #clock: Clock
   readonly #queues: (() => Heal | undefined)[][]
   readonly #sending: number[]
 
-  constructor(nodes: readonly Node[]) {
+  constructor(nodes: readonly Node[], clock: Clock) {
     this.#nodes = nodes
+    this.#clock = clock
     this.#queues = nodes.map(() => [])
     this.#sending = nodes.map(() => 0)
   }
@@ -42,7 +45,12 @@ export class Healing {
         this.#send(place)
       }
       const late = (answer: Reply<Granted | Held>) => heal.arrived(answer)
-      node.ask('a healing', heal.timeoutMs, (store, call) => heal.send(store, call), { reply, late }, false)
+      node.ask(
+        'a healing',
+        new TimeLimit(this.#clock, heal.timeoutMs, false),
+        (store, call) => heal.send(store, call),
+        { reply, late },
+      )
     }
   }
 }

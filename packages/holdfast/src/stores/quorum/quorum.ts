@@ -6,7 +6,8 @@ import type { Random } from '../../lease/random.js'
 import type { CallOptions, LeaseStore } from '../../store/contract.js'
 import type { Attempts } from './acquire.js'
 import type { Healing } from './healing.js'
-import type { Node, Reply, Servers } from './node.js'
+import type { Learning } from './learning.js'
+import { type Node, type Reply, type Servers, TimeLimit } from './node.js'
 import type { Ballots, Terms } from './terms.js'
 import type { Withdrawals } from './withdrawals.js'
 
@@ -23,6 +24,7 @@ export interface Quorum {
   readonly ballots: Ballots
   readonly withdrawals: Withdrawals
   readonly healing: Healing
+  readonly learning: Learning
   readonly attempts: Attempts
 }
 
@@ -31,6 +33,10 @@ export function nodeMs(quorum: Quorum, call: CallOptions | undefined, rounds: nu
   const partMs = (call?.timeoutMs ?? Number.POSITIVE_INFINITY) / (rounds + 0.1)
   return Math.max(1, Math.min(quorum.nodeTimeoutMs, partMs))
 }
+
+/** The time of a call of one round. */
+export const limitOf = (quorum: Quorum, call: CallOptions | undefined): TimeLimit =>
+  new TimeLimit(quorum.clock, nodeMs(quorum, call, 1))
 
 /** The nodes' replies so far, by place. */
 export type Replies<T> = readonly (Reply<T> | undefined)[]
@@ -51,9 +57,9 @@ export function round<T, V>(quorum: Quorum, call: CallOptions | undefined, how: 
   let left = quorum.nodes.length
   let verdict: V | undefined
   return new Promise<V>((resolve, reject) => {
-    const timeoutMs = nodeMs(quorum, call, 1)
+    const limit = limitOf(quorum, call)
     for (const node of quorum.nodes) {
-      node.ask(how.what, timeoutMs, (store, options) => how.send(store, options, node.place), {
+      node.ask(how.what, limit, (store, options) => how.send(store, options, node.place), {
         reply(reply) {
           replies[node.place] = reply
           left--

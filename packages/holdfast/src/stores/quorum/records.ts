@@ -1,7 +1,8 @@
 // What a quorum knows of a key, for people and tools: held, when a majority of nodes says so of one claim; otherwise free.
+import { byText } from '../../lease/keys.js'
 import type { CallOptions, LeaseRecord, ListOptions } from '../../store/contract.js'
 import type { Node } from './node.js'
-import { answersOf, checkCall, type errorsOf, nodeMs, noMajority, type Quorum, round } from './quorum.js'
+import { answersOf, checkCall, type errorsOf, limitOf, noMajority, type Quorum, round } from './quorum.js'
 import { most } from './vote.js'
 
 type Known = LeaseRecord | null
@@ -80,11 +81,10 @@ export async function* list(quorum: Quorum, options: ListOptions): AsyncGenerato
     head: undefined,
     state: 'reading',
   }))
-  const timeoutMs = nodeMs(quorum, undefined, 1)
   const read = (stream: Stream) =>
     new Promise<void>((resolve) => {
       stream.head = undefined
-      stream.node.ask('a list', timeoutMs, () => stream.records.next(), {
+      stream.node.ask('a list', limitOf(quorum, undefined), () => stream.records.next(), {
         reply(reply) {
           if (reply.is === 'failed') {
             errors.push(reply.error)
@@ -115,15 +115,4 @@ export async function* list(quorum: Quorum, options: ListOptions): AsyncGenerato
   } finally {
     for (const { records, state } of streams) if (state === 'reading') records.return?.()?.catch(() => {})
   }
-}
-
-/** In the order of code points, as stores list their keys. */
-function byText(a: string, b: string): number {
-  const left = [...a]
-  const right = [...b]
-  for (let i = 0; i < left.length && i < right.length; i++) {
-    const order = (left[i]?.codePointAt(0) ?? 0) - (right[i]?.codePointAt(0) ?? 0)
-    if (order !== 0) return order
-  }
-  return left.length - right.length
 }

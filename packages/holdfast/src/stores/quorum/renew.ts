@@ -3,8 +3,9 @@
 // else has one; the lease's token goes along as floor; and the term that was confirmed is not over yet.
 import { StoreError } from '../../lease/errors.js'
 import type { CallOptions, Granted, Held, LeaseStore, RenewOutcome, RenewRequest } from '../../store/contract.js'
+import { learn } from './learning.js'
 import { isUnknown, type Reply } from './node.js'
-import { checkCall, hasForgotten, nodeMs, noMajority, noVote, type Quorum } from './quorum.js'
+import { checkCall, hasForgotten, limitOf, noMajority, noVote, type Quorum } from './quorum.js'
 import { idOf } from './terms.js'
 import { judgeRenewal, type RenewVote } from './vote.js'
 
@@ -13,6 +14,8 @@ interface Ballot {
   readonly request: RenewRequest
   readonly votes: RenewVote[]
   outcome: RenewOutcome | undefined
+  /** Until when a majority has it surely, once it is renewed. */
+  untilMs: number
 }
 
 /** Renews many leases, with one request to each node. */
@@ -25,9 +28,10 @@ export function renew(quorum: Quorum, leases: readonly RenewRequest[], call?: Ca
       request,
       votes: quorum.nodes.map(() => undefined),
       outcome: undefined,
+      untilMs: 0,
     }))
     const replies: Reply<RenewOutcome[]>[] = []
-    const timeoutMs = nodeMs(quorum, call, 1)
+    const limit = limitOf(quorum, call)
     let undecided = ballots.length
 
     const reply = (place: number, answer: Reply<RenewOutcome[]>) => {
@@ -35,12 +39,12 @@ export function renew(quorum: Quorum, leases: readonly RenewRequest[], call?: Ca
       for (const [i, ballot] of ballots.entries()) {
         const vote = voteOf(answer, i)
         ballot.votes[place] = vote
-        if (ballot.outcome?.is === 'renewed') healWhereLost(quorum, ballot, place, timeoutMs)
+        if (ballot.outcome?.is === 'renewed') healWhereLost(quorum, ballot, place, limit.ms)
         if (ballot.outcome !== undefined) continue
         ballot.outcome = judgeRenewal(ballot.votes, quorum.majority)
         if (ballot.outcome === undefined) continue
         undecided--
-        settled(quorum, ballot, sentMs, timeoutMs)
+        settled(quorum, ballot, sentMs, limit.ms)
       }
       const last = replies.length === quorum.nodes.length
       if (last && quorum.servers.doubled !== undefined) reject(quorum.servers.doubled)
@@ -48,7 +52,7 @@ export function renew(quorum: Quorum, leases: readonly RenewRequest[], call?: Ca
       if (last) for (const ballot of ballots) withdrawLost(quorum, ballot)
     }
     for (const node of quorum.nodes)
-      node.ask('a renewal', timeoutMs, (store, options) => renewOn(quorum, store, leases, options), {
+      node.ask('a renewal', limit, (store, options) => renewOn(quorum, store, leases, options), {
         reply: (answer) => reply(node.place, answer),
       })
   })
@@ -76,27 +80,36 @@ function settled(quorum: Quorum, ballot: Ballot, sentMs: number, timeoutMs: numb
   const id = idOf(key, claim)
   if (ballot.outcome?.is === 'renewed') {
     const term = quorum.terms.get(id)
-    if (term?.token !== undefined) term.untilMs = Math.max(term.untilMs, sentMs + ballot.outcome.ttlMs)
+    ballot.untilMs = sentMs + ballot.outcome.ttlMs
+    if (term?.token !== undefined) term.untilMs = Math.max(term.untilMs, ballot.untilMs)
     for (const { place } of quorum.nodes) healWhereLost(quorum, ballot, place, timeoutMs)
   }
 }
 
 /** Gives the lease back to a node that has no record of it. */
-function healWhereLost(quorum: Quorum, { request, votes }: Ballot, place: number, timeoutMs: number): void {
+function healWhereLost(quorum: Quorum, ballot: Ballot, place: number, timeoutMs: number): void {
+  const { request, votes } = ballot
   const vote = votes[place]
   if (vote?.is !== 'lost' || vote.reason !== 'expired') return
   const { key, claim, ttlMs } = request
   const id = idOf(key, claim)
   const { terms, clock, withdrawals, healing } = quorum
   const term = terms.held(id, clock.monoMs())
-  if (term?.token === undefined || withdrawals.of(id)?.has(place) === true) return
+  if (term === undefined) {
+    const heal = () => {
+      for (const place of votes.keys()) healWhereLost(quorum, ballot, place, timeoutMs)
+    }
+    learn(quorum, request, ballot.untilMs, heal)
+    return
+  }
+  if (term.token === undefined || withdrawals.of(id)?.has(place) === true) return
   healing.add(place, () => {
     const now = terms.held(id, clock.monoMs())
     if (now !== term || term.token === undefined || withdrawals.of(id)?.has(place) === true) return undefined
     const { holder, meta, token } = term
-    term.open[place] = (term.open[place] ?? 0) + 1
+    term.open.sent(place)
     const arrived = (reply: Reply<Granted | Held>) => {
-      if (reply.is === 'answer' || !isUnknown(reply.error)) term.open[place] = (term.open[place] ?? 1) - 1
+      if (reply.is === 'answer' || !isUnknown(reply.error)) term.open.arrived(place)
       // Too late: the lease is over.
       if (reply.is === 'answer' && reply.answer.is === 'granted' && terms.held(id, clock.monoMs()) === undefined)
         withdrawals.add(key, claim, [place], ttlMs)

@@ -8,6 +8,7 @@ import { Attempts, acquire } from './acquire.js'
 import { quorumCapabilities } from './capabilities.js'
 import { closedError, release, revoke, withdraw } from './ends.js'
 import { Healing } from './healing.js'
+import { Learning } from './learning.js'
 import { Node, Servers } from './node.js'
 import type { Quorum } from './quorum.js'
 import { inspect, list } from './records.js'
@@ -82,7 +83,8 @@ export function quorumStore(stores: readonly LeaseStore[], options: QuorumStoreO
     terms: new Terms(nodes.length),
     ballots: new Ballots(),
     withdrawals: new Withdrawals(nodes, clock, random, nodeTimeoutMs),
-    healing: new Healing(nodes),
+    healing: new Healing(nodes, clock),
+    learning: new Learning(),
     attempts: new Attempts(),
   }
   const watched = stores.filter((store) => store.watch !== undefined).length >= quorum.majority

@@ -5,18 +5,57 @@ import type { AcquireRequest, Json } from '../../store/contract.js'
 
 /** One claim, as this process knows it. */
 export interface Term {
-  readonly holder: string
-  readonly meta: Json | undefined
+  holder: string
+  meta: Json | undefined
   /** What was proposed as token. */
   ballot: number
   /** The token, once a majority has granted it. */
   token: number | undefined
+  /** The claim that it replaces was held no longer when this one was asked for, by this process's clock. */
+  replacedOver: boolean
   /** Until when it is surely held at a majority, on this process's monotonic clock; before the grant, when it may be forgotten. */
   untilMs: number
-  /** For each node, how many acquires may still be on their way to it. */
-  readonly open: number[]
+  readonly open: OnTheWay
   /** Nodes whose vote for an earlier attempt came while a later one was under way: that one decides what becomes of it. */
   readonly stray: Set<number>
+}
+
+/** The acquires of one claim that may still be on their way, by node. */
+export class OnTheWay {
+  readonly #counts: number[]
+  readonly #waiting: (() => void)[][]
+
+  constructor(nodes: number) {
+    this.#counts = Array.from({ length: nodes }, () => 0)
+    this.#waiting = Array.from({ length: nodes }, () => [])
+  }
+
+  sent(place: number): void {
+    this.#counts[place] = (this.#counts[place] ?? 0) + 1
+  }
+
+  /** The node has said what became of one. */
+  arrived(place: number): void {
+    this.#counts[place] = (this.#counts[place] ?? 1) - 1
+    if (this.has(place)) return
+    for (const resolve of this.#waiting[place]?.splice(0) ?? []) resolve()
+  }
+
+  has(place: number): boolean {
+    return (this.#counts[place] ?? 0) > 0
+  }
+
+  get isEmpty(): boolean {
+    return this.#counts.every((count) => count === 0)
+  }
+
+  /** Resolves when nothing is on its way to the node any more. */
+  settled(place: number): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.has(place)) this.#waiting[place]?.push(resolve)
+      else resolve()
+    })
+  }
 }
 
 /** Two texts as one, and no two pairs as the same. */
@@ -34,22 +73,38 @@ export class Terms {
   }
 
   /** The claim's term, made if it has none. */
-  begin(id: string, request: AcquireRequest, nowMs: number): Term {
+  begin(id: string, request: Pick<AcquireRequest, 'holder' | 'meta' | 'ttlMs'>, nowMs: number): Term {
     const known = this.#terms.get(id)
     if (known !== undefined && !isOver(known, nowMs)) {
       known.untilMs = Math.max(known.untilMs, known.token === undefined ? nowMs + request.ttlMs : 0)
       return known
     }
     if (this.#terms.size >= this.#pruneAt) this.#prune(nowMs)
-    const open = known?.open ?? Array.from({ length: this.#nodes }, () => 0)
+    const open = known?.open ?? new OnTheWay(this.#nodes)
     const { holder, meta, ttlMs } = request
-    const term: Term = { holder, meta, ballot: 0, token: undefined, untilMs: nowMs + ttlMs, open, stray: new Set() }
+    const term: Term = {
+      holder,
+      meta,
+      ballot: 0,
+      token: undefined,
+      replacedOver: false,
+      untilMs: nowMs + ttlMs,
+      open,
+      stray: new Set(),
+    }
     this.#terms.set(id, term)
     return term
   }
 
   get(id: string): Term | undefined {
     return this.#terms.get(id)
+  }
+
+  /** A claim that another process acquired: a term whose token is still to be learned. Undefined when the claim is known here. */
+  adopt(id: string, ttlMs: number, nowMs: number): Term | undefined {
+    const known = this.#terms.get(id)
+    if (known !== undefined && !isOver(known, nowMs)) return undefined
+    return this.begin(id, { holder: '', ttlMs }, nowMs)
   }
 
   /** The claim's term if a majority holds it now, as far as this process knows. */
@@ -87,6 +142,7 @@ export class Ballots {
   /** A node has named this token. */
   saw(key: string, token: number): void {
     const last = this.#last.get(key) ?? 0
+    if (last === token) return
     this.#last.delete(key)
     this.#last.set(key, Math.max(last, token))
     if (this.#last.size <= KEYS_MAX) return

@@ -28,13 +28,25 @@ export type Verdict =
 
 /** Judges an acquire. */
 export function judge(votes: readonly Vote[], majority: number): Verdict {
-  const tokens = votes.flatMap((vote) => (vote.is === 'granted' ? [vote.granted.token] : []))
-  const shared = tokens.find((token) => tokens.filter((other) => other === token).length >= majority)
-  if (shared !== undefined) return { is: 'granted', token: shared }
-  if (tokens.length >= majority) return { is: 'raise', token: Math.max(...tokens) }
-  if (tokens.length + count(votes, 'pending') >= majority) return { is: 'open' }
-  return { is: 'impossible', refused: count(votes, 'held') > votes.length - majority }
+  const pending = count(votes, 'pending')
+  if (pending + count(votes, 'granted') < majority) {
+    const [refusals, enough] = [count(votes, 'held'), votes.length - majority + 1]
+    // A node that is down fails at once. Whether another holds is for those to say that have not answered yet (G13).
+    return refusals < enough && refusals + pending >= enough ? OPEN : { is: 'impossible', refused: refusals >= enough }
+  }
+  if (count(votes, 'granted') < majority) return OPEN
+  let greatest = 0
+  for (const vote of votes) {
+    if (vote.is !== 'granted') continue
+    const { token } = vote.granted
+    if (votes.filter((other) => other.is === 'granted' && other.granted.token === token).length >= majority)
+      return { is: 'granted', token }
+    greatest = Math.max(greatest, token)
+  }
+  return { is: 'raise', token: greatest }
 }
+
+const OPEN: Verdict = { is: 'open' }
 
 /**
  * Whether a contender that got no majority keeps its votes and asks the others once more. When several ask at the same moment
@@ -45,11 +57,16 @@ export function isFirst(votes: readonly Vote[], ballot: number, majority: number
   const mine = count(votes, 'granted')
   const rivals = votes.flatMap((vote) => (vote.is === 'held' && isRival(vote.held) ? [vote.held] : []))
   if (mine === 0 || mine + rivals.length < majority) return false
-  const held = rivals.some(({ token }) => rivals.filter((other) => other.token === token).length >= majority)
-  return !held && rivals.every(({ token }) => token > ballot)
+  return !isHeldByAnother(votes, majority) && rivals.every(({ token }) => token > ballot)
 }
 
 const isRival = ({ because }: Held) => because === 'held' || because === 'reserved'
+
+/** Whether a majority holds for another: one and the same token, which a node that lags behind and grants does not change. */
+export function isHeldByAnother(votes: readonly Vote[], majority: number): boolean {
+  const tokens = votes.flatMap((vote) => (vote.is === 'held' && isRival(vote.held) ? [vote.held.token] : []))
+  return tokens.some((token) => tokens.filter((other) => other === token).length >= majority)
+}
 
 /** The refusal that the nodes' refusals come to. */
 export function mergeHeld(votes: readonly Vote[], majority: number): Held {
@@ -95,7 +112,11 @@ export const whyLost = (reasons: readonly StoreLostReason[]): StoreLostReason =>
   most([...reasons].sort((a, b) => BY_WEIGHT.indexOf(a) - BY_WEIGHT.indexOf(b))) ?? 'expired'
 
 /** How many votes are of this kind. */
-export const count = (votes: readonly Vote[], is: Vote['is']): number => votes.filter((vote) => vote.is === is).length
+export function count(votes: readonly Vote[], is: Vote['is']): number {
+  let found = 0
+  for (const vote of votes) if (vote.is === is) found++
+  return found
+}
 
 /** What occurs most often; the first of those that occur equally often. */
 export function most<T>(values: readonly T[]): T | undefined {

@@ -2,7 +2,7 @@
 // background, until each has confirmed it. As long as one has not, its grants to that claim do not count.
 import type { Clock } from '../../lease/clock.js'
 import type { Random } from '../../lease/random.js'
-import type { Node } from './node.js'
+import { type Node, TimeLimit } from './node.js'
 import { idOf } from './terms.js'
 
 /** A node that comes back must not be met by everything at once. */
@@ -90,10 +90,9 @@ export class Withdrawals {
       }
       node.ask(
         'a withdrawal',
-        this.#timeoutMs,
+        new TimeLimit(this.#clock, this.#timeoutMs, false),
         (store, call) => store.withdraw(next.key, next.claim, call),
         { reply: ({ is }) => ended(is === 'failed') },
-        false,
       )
     }
   }

@@ -11,7 +11,7 @@ import { type NodeRedisClient, type NodeRedisCluster, type NodeRedisSentinel, no
 export type RedisClient = IoredisClient | IoredisCluster | NodeRedisClient | NodeRedisCluster | NodeRedisSentinel
 
 /** A command, name first. */
-export type Command = readonly string[]
+export type Command = [name: string, ...args: string[]]
 
 /** What the store needs of a client, said once for all kinds. */
 export interface Wire {
@@ -19,8 +19,13 @@ export interface Wire {
   readonly client: string
   /** Whether keys have slots, and a command may only touch one. */
   readonly cluster: boolean
-  /** Sends a command to the server that has the key; without one, to any. */
-  send(key: string | undefined, command: Command): Promise<unknown>
+  /**
+   * Sends a command to the server that has the key; without one, to any. `passes`: it will publish a turn, to whose claim the server
+   * should write first. Redis writes what is to be written after a round of commands, to the client that came last first; so a
+   * client that had an answer coming to it before, that of a PING in the same packet, is written to after the one that was published
+   * to. The other way round that one waits for both to be written, and for a processor that the first is using.
+   */
+  send(key: string | undefined, command: Command, passes?: boolean): Promise<unknown>
   /** Sends a command and then WAIT on the same connection. Gives the answers of both. */
   sendAndWait(key: string, command: Command, replicas: number, timeoutMs: number): Promise<[unknown, unknown]>
   /** A way to each master, for what has to be asked of all. */

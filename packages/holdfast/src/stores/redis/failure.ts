@@ -14,7 +14,7 @@ const ADVICE: Record<string, string> = {
   NOAUTH: 'the client has not authenticated: give it a user name and a password',
   WRONGPASS: 'user name or password are wrong',
   NOPERM:
-    'the user lacks rights: the ACL needs +evalsha +eval +get +set +del +type +pttl +time +publish +spublish +subscribe +ssubscribe +unsubscribe +sunsubscribe +scan +info +wait, and ~prefix* &prefix*',
+    'the user lacks rights: the ACL needs +evalsha +eval +get +set +setrange +del +type +pttl +time +publish +spublish +subscribe +ssubscribe +unsubscribe +sunsubscribe +scan +info +wait, and ~prefix* &prefix*',
   NOSCRIPT: 'the server lost a script and refused its text: allow EVAL',
   BUSY: 'a script of somebody runs for too long: see SCRIPT KILL',
   NOREPLICAS: 'fewer replicas are connected than min-replicas-to-write asks for',
@@ -27,11 +27,14 @@ const ADVICE: Record<string, string> = {
   DENIED: 'the server runs in protected mode: set a password, or bind it to the right addresses',
 }
 
+/** What asking again does not help with, until somebody changes a right, a password or a setting. */
+const LASTING: ReadonlySet<string> = new Set(['NOAUTH', 'WRONGPASS', 'NOPERM', 'DENIED'])
+
 /** Errors of the clients that come before anything is sent. */
 const NOT_SENT: readonly (readonly [RegExp, string])[] = [
   [
-    /subscriber mode|in this context/i,
-    'this client is in subscriber mode: give the store another one, client.duplicate()',
+    /(subscriber|monitoring) mode|in this context/i,
+    'this client is in subscriber or monitoring mode: give the store another one, client.duplicate()',
   ],
   [
     /The client is (closed|offline)|ClientClosedError|ClientOfflineError/,
@@ -45,12 +48,21 @@ const NOT_SENT: readonly (readonly [RegExp, string])[] = [
 export function codeOf(error: unknown): string | undefined {
   const said = messageOf(error)
   if (isForbiddenInScript(said)) return 'NOPERM'
-  const wrapped = /^ERR Error running script.*: -?([A-Z][A-Z0-9]{2,}) /.exec(said) // before Redis 7
+  const wrapped = /^ERR (?:Error running script|user_script:).*?: -?([A-Z][A-Z0-9]{2,}) /.exec(said) // thrown on by a script
   return (wrapped ?? /^-?([A-Z][A-Z0-9]{2,}) /.exec(said))?.[1]
 }
 
+/** Where ioredis followed one redirection after the other and gave up: what it was answered last. */
+const lastRedirection = (said: string) => /^Too many Cluster redirections.*: -?([A-Z]{2,}) /.exec(said)?.[1]
+
+/** The keys of one slot are on two nodes, while it is moved: a command on several of them is refused, one on each is not. */
+export function isMoving(error: unknown): boolean {
+  const said = messageOf(error instanceof StoreError ? error.cause : error)
+  return said.startsWith('TRYAGAIN') || lastRedirection(said) !== undefined
+}
+
 /** A right that is missed only in the middle of a script. */
-const isForbiddenInScript = (said: string) => said.startsWith('ERR The user executing the script')
+const isForbiddenInScript = (said: string) => /^ERR (.*: ERR )?The user executing the script/.test(said)
 
 export const isNoScript = (error: unknown): boolean => messageOf(error).startsWith('NOSCRIPT')
 
@@ -73,7 +85,16 @@ export function failure(error: unknown, what: string, operations = 1): HoldfastE
   const advice = code === undefined ? undefined : ADVICE[code]
   if (advice !== undefined) {
     const outcome = operations > 1 && isForbiddenInScript(said) ? 'unknown' : 'none'
-    return new StoreError(`Redis refused ${what}: ${advice} (${said})`, { outcome, cause: error })
+    // A right may be missing for one key of those that shared the command: the others are asked for again.
+    const lasting = LASTING.has(code as string) && (operations === 1 || code !== 'NOPERM')
+    return new StoreError(`Redis refused ${what}: ${advice} (${said})`, { outcome, lasting, cause: error })
+  }
+  const redirected = ADVICE[lastRedirection(said) ?? '']
+  if (redirected !== undefined) {
+    return new StoreError(`Redis sent ${what} back and forth: ${redirected} (${said})`, {
+      outcome: 'unknown',
+      cause: error,
+    })
   }
   const refused = code !== undefined && operations === 1
   return new StoreError(

@@ -113,7 +113,7 @@ export function redisFence(client: RedisClient, options: RedisFenceOptions = {})
   checkKey('prefix', prefix, 128)
   if (/[{}]/.test(prefix)) throw new InvalidArgumentError('prefix', prefix, 'must have no braces')
   const wire = wireOf(client)
-  const server = new Server({ wire, common: [], replicas: 0, replicasTimeoutMs: 0 })
+  const server = new Server({ wire, replicas: 0, replicasTimeoutMs: 0 })
   const scripts = new Map<string, Script>()
 
   /** In a Cluster, beside the resource: a tag that has its slot, whatever its name. */

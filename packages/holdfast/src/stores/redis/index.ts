@@ -2,4 +2,5 @@
 export type { AdmitOptions } from '../../fence/fence.js'
 export type { RedisClient } from './client.js'
 export { type FencedScript, type RedisFence, type RedisFenceOptions, redisFence } from './fence.js'
+export { type RedisRecordsOptions, redisRecords, redisRecordsCapabilities } from './records.js'
 export { type RedisStore, type RedisStoreOptions, redisCapabilities, redisStore } from './store.js'

@@ -30,6 +30,11 @@ interface Listener {
   disconnect(): void
 }
 
+/** What keeps back what is written, so that it goes out in one packet. */
+interface Corks {
+  readonly stream?: { cork?(): void; uncork(): void }
+}
+
 interface Piped {
   pipeline(commands: (readonly (string | number)[])[]): {
     exec(): Promise<[Error | null, unknown][] | null>
@@ -45,11 +50,20 @@ export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boo
       `must have no keyPrefix, which is not applied to every command: give it none, and redisStore(client, { prefix: '${keyPrefix || redisOptions?.keyPrefix}' })`,
     )
   }
-  const call = ([name = '', ...args]: Command) => client.call(name, ...args)
+  const call = (command: Command) => client.call(...command)
   return {
     client: cluster ? 'the ioredis Cluster' : 'the ioredis client',
     cluster,
-    send: (_key, command) => call(command),
+
+    send(_key, command, passes) {
+      const { stream } = client as Corks
+      if (passes !== true || cluster || typeof stream?.cork !== 'function') return call(command)
+      stream.cork()
+      client.call('ping').catch(() => {})
+      const answer = call(command)
+      stream.uncork()
+      return answer
+    },
 
     async sendAndWait(_key, command, replicas, timeoutMs) {
       const piped = client as unknown as Piped
@@ -61,19 +75,18 @@ export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boo
 
     async masters() {
       if (!cluster) return [call]
-      return (client as IoredisCluster).nodes('master').map(
-        (node) =>
-          ([name = '', ...args]: Command) =>
-            node.call(name, ...args),
-      )
+      return (client as IoredisCluster).nodes('master').map((node) => (command: Command) => node.call(...command))
     },
 
     subscriber(sharded, events) {
-      const options = { autoResubscribe: false, enableReadyCheck: false, maxRetriesPerRequest: null }
+      // A subscription may take longer than a command: it is tried again only when the connection is not there.
+      const patient = { commandTimeout: undefined }
+      const options = { ...patient, autoResubscribe: false, enableReadyCheck: false, maxRetriesPerRequest: null }
+      const shards = { redisOptions: patient, shardedSubscribers: sharded, lazyConnect: false }
       const listener = (
         cluster
-          ? (client as IoredisCluster).duplicate([], { shardedSubscribers: sharded, lazyConnect: false })
-          : (client as IoredisClient).duplicate({ ...options, commandTimeout: undefined, lazyConnect: false })
+          ? (client as IoredisCluster).duplicate([], shards)
+          : (client as IoredisClient).duplicate({ ...options, lazyConnect: false })
       ) as Listener
       return listen(listener, sharded, events)
     },
@@ -89,6 +102,7 @@ export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boo
 function listen(listener: Listener, sharded: boolean, events: SubscriberEvents): Subscriber {
   listener.on('error', () => {}) // it reconnects by itself
   listener.on('ready', () => events.onUp())
+  if (sharded) listener.on('subscribersReady', () => events.onUp()) // of one shard: the Cluster itself was ready all the time
   listener.on(sharded ? 'smessage' : 'message', (channel = '', message = '') => events.onMessage(channel, message))
   return {
     subscribe: (channel) => (sharded ? listener.ssubscribe(channel) : listener.subscribe(channel)),

@@ -1,7 +1,8 @@
 // All keys of a store: SCAN gives them in no order, several times, and from each master apart, so their names are collected
 // first, then sorted, then read page by page.
+import { byText } from '../../lease/keys.js'
 import type { LeaseRecord, ListOptions } from '../../store/contract.js'
-import { failure } from './failure.js'
+import { failure, isMoving } from './failure.js'
 import { isForeign, readRecord } from './reply.js'
 import type { Server } from './server.js'
 import { slotOf } from './slot.js'
@@ -53,11 +54,28 @@ async function inspectAll(server: Server, names: readonly string[]): Promise<unk
   const replies: unknown[] = new Array(names.length).fill(null)
   const parts = groups(server, names).map(async (places) => {
     const keys = places.map((place) => names[place] ?? '')
-    const answers = (await server.run('a listing', (scripts) => scripts.inspect, keys, [])) as unknown[]
+    const answers = (await runTogether(server, 'a listing', 'inspect', keys, [])).flat()
     for (const [i, place] of places.entries()) replies[place] = answers[i]
   })
   await Promise.all(parts)
   return replies
+}
+
+/** Runs a script on keys of one slot: together, or one by one while the slot is on the move. Gives the answers of all calls. */
+export async function runTogether(
+  server: Server,
+  what: string,
+  verb: 'inspect' | 'prune',
+  keys: readonly string[],
+  args: readonly string[],
+): Promise<unknown[]> {
+  const run = (some: readonly string[]) => server.run(what, (scripts) => scripts[verb], some, args)
+  try {
+    return [await run(keys)]
+  } catch (error) {
+    if (keys.length === 1 || !isMoving(error)) throw error
+    return await Promise.all(keys.map((key) => run([key])))
+  }
 }
 
 /** The places of names that one script may touch together. */
@@ -69,17 +87,4 @@ export function groups(server: Server, names: readonly string[]): number[][] {
     bySlot.set(slot, [...(bySlot.get(slot) ?? []), place])
   }
   return [...bySlot.values()]
-}
-
-/** In the order of UTF-8 bytes, which is that of code points. */
-function byText(a: string, b: string): number {
-  const length = Math.min(a.length, b.length)
-  for (let i = 0; i < length; i++) {
-    const [left, right] = [a.charCodeAt(i), b.charCodeAt(i)]
-    if (left === right) continue
-    // The halves of a pair stand for code points beyond all single units.
-    const pairs = Number(left >= 0xd800 && left < 0xe000) - Number(right >= 0xd800 && right < 0xe000)
-    return pairs === 0 ? left - right : pairs
-  }
-  return a.length - b.length
 }

@@ -5,7 +5,7 @@
 // The record, one string a key (docs/adr/0014-redis-record-is-one-string.md):
 //   byte 1     F1: plain; F2: with a tail
 //   8 × 3      expires (0: nobody holds), token, changes, as doubles, most significant byte first
-//   2 + n, twice   claim; the claim that gave the lease back last
+//   2 + n, twice   claim (where nobody holds: the one that gave the lease back last); before that, the last that gave it back
 //   8 × 2      granted, ttl
 //   2 + n      holder
 //   tail       MessagePack: { revoked, meta, reserved, watched, ended, queue }
@@ -32,6 +32,7 @@ local function read(key, v)
   local at
   kind, s.expires, s.token, s.changes, s.claim, s.last, s.granted, s.ttl, s.holder, at =
     struct.unpack('>BdddHc0Hc0ddHc0', v)
+  if s.expires == 0 and s.claim ~= '' then s.claim, s.last = '', s.claim end
   if kind == 0xF1 then
     s.revoked, s.meta, s.reserved, s.watched, s.ended, s.queue = 0, '', 0, 0, {}, {}
   else
@@ -41,9 +42,10 @@ local function read(key, v)
   return s
 end
 
--- The record outlives all that it remembers: a ttl and the retention, as long as the plain scripts keep it; withdrawn claims and waiters until they are due.
+-- The record outlives all that it remembers: a ttl and the retention, as long as the plain scripts keep it; withdrawn claims and
+-- waiters until they are due; a token until the clock has passed it, or the next one would be smaller (G2).
 local function write(s)
-  local tail, untilUs = '', math.max(s.expires, now + s.ttl * 1000) + retention * 1000
+  local tail, untilUs = '', math.max(s.expires, now + s.ttl * 1000, s.token) + retention * 1000
   if s.changes == 0 then untilUs = now + 60000000 end
   local kind = 0xF1
   if s.revoked ~= 0 or s.meta ~= '' or s.reserved ~= 0 or s.watched ~= 0 or #s.ended > 0 or #s.queue > 0 then
@@ -107,7 +109,17 @@ local function forget(s, claim, revoked)
   endClaim(s, claim)
 end
 
-local function passTurn(s)
+-- Whoever was told its turn with the token holds since then: its first request puts that on record.
+local function takeTurn(s, claim)
+  local head = s.queue[1]
+  if not head or (head[8] or 0) == 0 or head[1] ~= claim or now >= s.reserved then return end
+  table.remove(s.queue, 1)
+  s.claim, s.holder, s.ttl, s.granted, s.expires = claim, head[2], head[7], now, s.reserved
+  s.revoked, s.changes, s.meta, s.reserved = 0, s.changes + 1, '', 0
+  sweep(s)
+end
+
+local function passTurn(s, asker)
   if #s.queue == 0 or isHeld(s) then return end
   local missed = s.reserved ~= 0 and now >= s.reserved
   local before, left = s.queue[1], {}
@@ -117,13 +129,27 @@ local function passTurn(s)
   s.queue = left
   local head = left[1]
   if not head then s.reserved = 0
-  elseif head ~= before or s.reserved == 0 then s.reserved = now + head[4] * 1000 end
+  elseif head ~= before or s.reserved == 0 then
+    s.reserved = now + head[4] * 1000
+    local token = math.max(s.token + 1, now)
+    if (head[7] or 0) > 0 and head[1] ~= asker and token <= 9007199254740991 then
+      s.token, head[8] = token, token
+      if s.reserved > head[5] then s.reserved = head[5] end
+    end
+  end
+end
+
+-- Tells a waiter that its turn has come, and the token if that goes with it, on the channel of its process or else of the key.
+local function tell(s, waiter)
+  local channel = waiter[6]
+  if not channel or channel == '' then channel = s.key end
+  redis.call('PUBLISH', channel, '!' .. string.format('%.0f', waiter[8] or 0) .. ' ' .. waiter[1])
 end
 
 -- Tells who waits; costs nothing when nobody does.
 local function wake(s)
   local head = s.queue[1]
-  if head then redis.call('PUBLISH', s.key, '!' .. head[1])
+  if head then tell(s, head)
   elseif s.watched ~= 0 then
     s.watched = 0
     redis.call('PUBLISH', s.key, '*')
@@ -160,6 +186,7 @@ local function whyLost(s, claim)
 end
 
 local function record(s)
+  if s.queue[1] then takeTurn(s, s.queue[1][1]) end
   if s.changes == 0 and #s.queue == 0 then return false end
   local held = isHeld(s)
   local fields = { held and 1 or 0, s.holder, s.claim, exact(s.token), s.ttl, held and left(s) or 0,
@@ -174,20 +201,27 @@ local function record(s)
 end
 `
 
-/** `acquire` in general. Gives the answer of the operation whose arguments follow `a`. */
+/** `acquire` in general. Gives the answer of the operation on key `i`. */
 export const ACQUIRE = `
-return function(key, v, a)
+return function(key, v, claim, i)
   local s, foreign = read(key, v)
   if not s then return { -9, foreign } end
-  local claim, holder, ttl, poll = ARGV[a + 1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[6])
-  local more = ARGV[a + 2] == '' and {} or cjson.decode(ARGV[a + 2])
+  local holder, ttl = ARGV[1], tonumber(ARGV[2])
+  local poll, told, inbox = string.match(ARGV[4], '^(%d+) ?(%d?) ?(.*)$')
+  poll = tonumber(poll)
+  local given = ARGV[4 + #KEYS + i] or ''
+  local floor = tonumber(given)
+  local more = (given == '' and {}) or (floor and { floor = floor })
+    or (string.byte(given) == 61 and { replaces = string.sub(given, 2) }) or cjson.decode(given)
   if hasEnded(s, claim) then return refusal(s, -3) end
   local replaced, reservedBefore = -1, s.reserved
   if more.replaces then
+    takeTurn(s, more.replaces)
     replaced = ((s.claim == more.replaces and isHeld(s)) or gaveBack(s, more.replaces)) and 1 or 0
     endClaim(s, more.replaces)
   end
-  passTurn(s)
+  passTurn(s, claim)
+  takeTurn(s, claim)
 
   local held, head = isHeld(s), s.queue[1]
   if held and s.claim == claim then
@@ -208,15 +242,16 @@ return function(key, v, a)
     if poll > 0 then
       local fresh, mine = now + 2000 * poll, nil
       for _, waiter in ipairs(s.queue) do if waiter[1] == claim then mine = waiter end end
-      if mine then mine[4], mine[5] = poll, fresh
+      local toldTtl = told == '1' and not more.meta and not more.floor and ttl or 0
+      if mine then mine[4], mine[5], mine[6], mine[7] = poll, fresh, inbox, toldTtl
       else
         local waiting = {}
         for _, waiter in ipairs(s.queue) do if waiter[5] > now then waiting[#waiting + 1] = waiter end end
-        waiting[#waiting + 1] = { claim, holder, now, poll, fresh }
+        waiting[#waiting + 1] = { claim, holder, now, poll, fresh, inbox, toldTtl, 0 }
         s.queue = waiting
       end
     end
-    if turn then redis.call('PUBLISH', key, '!' .. turn[1]) end
+    if turn then tell(s, turn) end
     if poll > 0 or replaced ~= -1 or turn then write(s) end
     return answer
   end
@@ -234,10 +269,11 @@ end
 
 /** `renew` in general. */
 export const RENEW = `
-return function(key, v, a)
+return function(key, v, claim)
   local s, foreign = read(key, v)
   if not s then return -9 end
-  local claim, ttl = ARGV[a + 1], tonumber(ARGV[3])
+  local ttl = tonumber(ARGV[1])
+  takeTurn(s, claim)
   if s.claim ~= claim or not isHeld(s) or s.revoked ~= 0 then return whyLost(s, claim) end
   s.expires = math.max(s.expires, now + ttl * 1000)
   write(s)
@@ -247,10 +283,10 @@ end
 
 /** `release` in general. */
 export const RELEASE = `
-return function(key, v, a)
+return function(key, v, claim)
   local s, foreign = read(key, v)
   if not s then return { -9, foreign } end
-  local claim = ARGV[a + 1]
+  takeTurn(s, claim)
   if s.claim ~= claim or not isHeld(s) then return gaveBack(s, claim) and 1 or whyLost(s, claim) end
   endClaim(s, claim)
   freed(s)
@@ -263,7 +299,7 @@ end
 export const WITHDRAW = `
 local s, foreign = read(KEYS[1])
 if not s then return { -9, foreign } end
-forget(s, ARGV[3], 0)
+forget(s, ARGV[1], 0)
 freed(s)
 write(s)
 return 1
@@ -272,9 +308,9 @@ return 1
 export const REVOKE = `
 local s, foreign = read(KEYS[1])
 if not s then return { -9, foreign } end
-if not isHeld(s) then return 0 end
 local before = record(s)
-if ARGV[3] == '1' then
+if not isHeld(s) then return 0 end
+if ARGV[1] == '1' then
   forget(s, s.claim, 1)
   freed(s)
 else
@@ -298,7 +334,7 @@ return out
 export const LOOK = `
 local s, foreign = read(KEYS[1])
 if not s then return 1 end
-local claim, head, queued = ARGV[3], nil, false
+local claim, head, queued = ARGV[1], nil, false
 for _, waiter in ipairs(s.queue) do
   if waiter[1] == claim then queued = true end
   if not head and waiter[5] > now then head = waiter end
@@ -317,8 +353,9 @@ local count = 0
 for i = 1, #KEYS do
   local s = read(KEYS[i])
   if s and s.changes > 0 and not isHeld(s) then
-    local older = tonumber(ARGV[3])
+    local older = tonumber(ARGV[1])
     local forgettable = older == 0 or s.ttl + retention - redis.call('PTTL', KEYS[i]) >= older
+    if s.token > now then forgettable = false end
     for _, entry in ipairs(s.ended) do if entry[2] > now then forgettable = false end end
     for _, waiter in ipairs(s.queue) do if waiter[5] > now then forgettable = false end end
     if forgettable then count = count + redis.call('DEL', KEYS[i]) end

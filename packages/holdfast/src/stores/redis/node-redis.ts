@@ -57,6 +57,12 @@ interface Listener extends Subscribes {
   destroy(): void
   sSubscribe(channel: string, listener: OnMessage): Promise<unknown>
   sUnsubscribe(channel: string, listener: OnMessage): Promise<unknown>
+  /** In a Cluster: who has a slot, and its connection for subscriptions. */
+  readonly slots?: readonly { readonly master?: { readonly pubSub?: { readonly client: Reconnects } } }[]
+}
+
+interface Reconnects {
+  on(event: 'ready', listener: () => void): unknown
 }
 
 export function nodeRedisWire(known: Known): Wire {
@@ -73,7 +79,7 @@ export function nodeRedisWire(known: Known): Wire {
     cluster: kind === 'cluster',
 
     send(key, command) {
-      const words = command as string[]
+      const words = command
       if (known.kind === 'client') return known.client.sendCommand(words)
       if (known.kind === 'sentinel') return known.client.sendCommand(false, words)
       return known.client.sendCommand(key, false, words)
@@ -81,10 +87,7 @@ export function nodeRedisWire(known: Known): Wire {
 
     async sendAndWait(key, command, replicas, timeoutMs) {
       const both = (to: Sends) =>
-        Promise.all([
-          to.sendCommand(command as string[]),
-          to.sendCommand(['WAIT', String(replicas), String(timeoutMs)]),
-        ])
+        Promise.all([to.sendCommand(command), to.sendCommand(['WAIT', String(replicas), String(timeoutMs)])])
       if (known.kind === 'client') return await both(known.client)
       if (known.kind === 'sentinel') {
         const work = (own: Own) => both({ sendCommand: (words) => own.sendCommand(false, words) })
@@ -96,7 +99,7 @@ export function nodeRedisWire(known: Known): Wire {
     async masters() {
       if (known.kind !== 'cluster') return [(command) => this.send(undefined, command)]
       const nodes = known.client.masters.map((node) => known.client.nodeClient(node as never) as Sends | Promise<Sends>)
-      return (await Promise.all(nodes)).map((node) => (command: Command) => node.sendCommand(command as string[]))
+      return (await Promise.all(nodes)).map((node) => (command: Command) => node.sendCommand(command))
     },
 
     subscriber: (sharded, events) =>
@@ -123,6 +126,7 @@ async function nodeOf(client: NodeRedisCluster, key: string): Promise<Sends> {
 
 function listen(listener: Listener, sharded: boolean, events: SubscriberEvents): Subscriber {
   const heard: OnMessage = (message, channel) => events.onMessage(channel, message)
+  const shards = new WeakSet<Reconnects>()
   listener.on('error', () => {}) // it reconnects by itself
   listener.on('ready', () => events.onUp())
   const connected = listener.connect()
@@ -133,7 +137,13 @@ function listen(listener: Listener, sharded: boolean, events: SubscriberEvents):
   return {
     async subscribe(channel) {
       await connected
-      await (sharded ? listener.sSubscribe(channel, heard) : listener.subscribe(channel, heard))
+      if (!sharded) return void (await listener.subscribe(channel, heard))
+      await listener.sSubscribe(channel, heard)
+      // The driver subscribes again by itself when a shard's connection comes back, and tells nobody but that connection.
+      const shard = listener.slots?.[slotOf(channel)]?.master?.pubSub?.client
+      if (shard === undefined || shards.has(shard)) return
+      shards.add(shard)
+      shard.on('ready', () => events.onUp())
     },
     async unsubscribe(channel) {
       await (sharded ? listener.sUnsubscribe(channel, heard) : listener.unsubscribe(channel, heard))

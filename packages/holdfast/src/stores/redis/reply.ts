@@ -91,7 +91,7 @@ export function checkOurs(reply: unknown, key: string): void {
 const foreign = (key: string, type: unknown) =>
   new StoreError(
     `"${key}" has a value in Redis that Holdfast did not write (a ${String(type)}), and leaves alone: give redisStore another prefix, or remove it`,
-    { outcome: 'none' },
+    { outcome: 'none', lasting: true },
   )
 
 const replacedOf = (replaced: unknown) => (Number(replaced) === -1 ? {} : { replaced: Number(replaced) === 1 })

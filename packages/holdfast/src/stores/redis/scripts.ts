@@ -23,35 +23,38 @@ export interface Scripts {
 }
 
 /**
- * How many arguments come before those of the operations, and how many each operation has of its own. What operations have in
- * common is sent once, since each argument costs both sides as much as a table look-up: first the retention, and how long withdrawn
- * claims are kept, in ms.
+ * The arguments. Each costs the client and the server as much as a table look-up, so what operations have in common is sent once,
+ * what is the same for all of a store stands in the text of its scripts, and what hardly any has comes last, or not at all.
  *
- * acquire: holder, ttl, ttl + retention, poll (0: none); each: claim, more ('' or JSON: replaces, floor, meta)
- * renew: ttl, ttl + retention; each: claim
- * release: each: claim
+ * acquire: holder, ttl, ttl + retention, waiting; the claims; if any has more: for each '', a floor as a plain number, `=` and the
+ *   claim replaced, or JSON (replaces, floor, meta)
+ * renew: ttl, ttl + retention; the claims
+ * release: the claims
  */
-const ARGUMENTS = {
-  acquire: { common: 6, own: 2 },
-  renew: { common: 4, own: 1 },
-  release: { common: 2, own: 1 },
-} as const
+const CLAIMS_AFTER = { acquire: 4, renew: 2, release: 0 } as const
+
+/** For how long a store keeps what it remembers, in ms. */
+export interface Kept {
+  /** A key that is free. */
+  readonly retentionMs: number
+  /** A withdrawn claim. */
+  readonly endedRetentionMs: number
+}
 
 /** What a script begins with. */
 const START = `local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local retention, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 `
 
 /**
- * A verb on several keys, each with its own arguments, in one step. For key i they follow `a`; `answer` stays nil when the
- * plain form cannot tell. Answers one thing for one key, a list for several.
+ * A verb on several keys, each with its own claim, in one step. `answer` stays nil when the plain form cannot tell. Answers one
+ * thing for one key, a list for several.
  */
-const shared = (verb: keyof typeof ARGUMENTS, plain: string, general: string) => `${START}
-local out, general = {}, nil
+const shared = (verb: keyof typeof CLAIMS_AFTER, plain: string, general: string) => `${START}
+local out, general = nil, nil
 local call, pcall, pack, take, byte, sub = redis.call, redis.pcall, struct.pack, struct.unpack, string.byte, string.sub
 for i = 1, #KEYS do
-  local key, a, answer = KEYS[i], ${ARGUMENTS[verb].common} + (i - 1) * ${ARGUMENTS[verb].own}, nil
+  local key, claim, answer = KEYS[i], ARGV[${CLAIMS_AFTER[verb]} + i], nil
   local v = pcall('GET', key)
 ${plain}
   if answer == nil then
@@ -59,32 +62,38 @@ ${plain}
 ${GENERAL}
 ${general}
     end)()
-    answer = general(key, v, a)
+    answer = general(key, v, claim, i)
   end
+  if #KEYS == 1 then return answer end
+  out = out or {}
   out[i] = answer
 end
-if #KEYS == 1 then return out[1] end
 return out
 `
 
-// Numbers that a command is given cost more than text: what is known beforehand comes as an argument.
+// Numbers that a command is given cost more than text: what is known beforehand comes as an argument. A token that is further ahead of the
+// clock than the record lives is no plain case: its record has to live on.
 
 const PLAIN_ACQUIRE = `
-  if ARGV[a + 2] == '' then
-    local claim, ttl = ARGV[a + 1], ARGV[4]
-    local token, changes, last = now, 1, ''
+  local more = ARGV[${CLAIMS_AFTER.acquire} + #KEYS + i]
+  local floor = now
+  if more and more ~= '' then floor = tonumber(more) end
+  if floor and floor <= now + retention * 1000 then
+    local ttl = ARGV[2]
+    local token, changes, last = floor, 1, ''
     local free = not v
     if not free and type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
-      local _, expires, before, count, _, ended = take('${HEAD}', v)
-      if now >= expires and ended ~= claim and before < 9007199254740900 then
+      local _, expires, before, count, was, ended = take('${HEAD}', v)
+      if expires == 0 and was ~= '' then ended = was end
+      if now >= expires and ended ~= claim and before <= now + retention * 1000 then
         free, changes, last = true, count + 1, ended
-        if before >= now then token = before + 1 end
+        if before >= floor then token = before + 1 end
       end
     end
     if free then
-      local holder = ARGV[3]
+      local holder = ARGV[1]
       call('SET', key, pack('${HEAD}ddHc0', 0xF1, now + ttl * 1000, token, changes, #claim, claim,
-        #last, last, now, ttl, #holder, holder), 'PX', ARGV[5])
+        #last, last, now, ttl, #holder, holder), 'PX', ARGV[3])
       answer = token
     end
   end
@@ -92,23 +101,24 @@ const PLAIN_ACQUIRE = `
 
 const PLAIN_RENEW = `
   if type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
-    local _, expires, _, _, claim = take('>BdddHc0', v)
-    if claim == ARGV[a + 1] and now < expires then
-      local longer = now + ARGV[3] * 1000
+    local _, expires, token, _, holds = take('>BdddHc0', v)
+    if holds == claim and now < expires and token <= now + retention * 1000 then
+      local longer = now + ARGV[1] * 1000
       if longer > expires then
-        call('SET', key, sub(v, 1, 1) .. pack('>d', longer) .. sub(v, 10), 'PX', ARGV[4])
+        call('SET', key, sub(v, 1, 1) .. pack('>d', longer) .. sub(v, 10), 'PX', ARGV[2])
       end
       answer = 1
     end
   end
 `
 
-// The record keeps the time that it was given when the lease was granted: its rest, and the retention.
+// Only the term is struck out: the record keeps the claim, which thereby becomes the last that gave the lease back, and the time
+// that it was given when the lease was granted, its rest and the retention.
 const PLAIN_RELEASE = `
   if type(v) == 'string' and #v >= 47 and byte(v) == 0xF1 then
-    local kind, expires, token, changes, claim, _, at = take('${HEAD}', v)
-    if claim == ARGV[a + 1] and now < expires then
-      call('SET', key, pack('${HEAD}', kind, 0, token, changes, 0, '', #claim, claim) .. sub(v, at), 'KEEPTTL')
+    local expires, holds = take('>xdxxxxxxxxxxxxxxxxHc0', v)
+    if holds == claim and now < expires then
+      call('SETRANGE', key, '1', '\\0\\0\\0\\0\\0\\0\\0\\0')
       answer = 1
     end
   end
@@ -118,8 +128,9 @@ const PLAIN_RELEASE = `
 export const scriptOf = (text: string): Script => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 
 /** The scripts, with `SPUBLISH` for a Cluster of Redis 7: a message goes to the shard of its key, not to every node. */
-export function scriptsFor(publish: 'PUBLISH' | 'SPUBLISH'): Scripts {
-  const script = (text: string) => scriptOf(text.replaceAll("'PUBLISH'", `'${publish}'`))
+export function scriptsFor(publish: 'PUBLISH' | 'SPUBLISH', { retentionMs, endedRetentionMs }: Kept): Scripts {
+  const kept = `local retention, keep = ${retentionMs}, ${endedRetentionMs}\n`
+  const script = (text: string) => scriptOf(kept + text.replaceAll("'PUBLISH'", `'${publish}'`))
   const whole = (body: string) => script(`${START}${GENERAL}${body}`)
   return {
     acquire: script(shared('acquire', PLAIN_ACQUIRE, ACQUIRE)),
@@ -130,6 +141,6 @@ export function scriptsFor(publish: 'PUBLISH' | 'SPUBLISH'): Scripts {
     inspect: whole(INSPECT),
     look: whole(LOOK),
     prune: whole(PRUNE),
-    probe: script("return redis.call('PUBLISH', KEYS[1], ARGV[3])"),
+    probe: script("return redis.call('PUBLISH', KEYS[1], ARGV[1])"),
   }
 }

@@ -7,17 +7,22 @@ import { type Random, systemRandom } from '../../lease/random.js'
 import type {
   AcquireRequest,
   Grant,
+  Granted,
+  Held,
   LeaseStore,
+  QueueRequest,
+  ReleaseOutcome,
   RenewOutcome,
   RenewRequest,
   StoreCapabilities,
+  Turn,
   WatchOptions,
 } from '../../store/contract.js'
 import { type RedisClient, wireOf } from './client.js'
-import { groups, list, namesOf } from './list.js'
-import { checkOurs, each, readAcquire, readRecord, readRelease, readRenew } from './reply.js'
+import { groups, list, namesOf, runTogether } from './list.js'
+import { checkOurs, readAcquire, readRecord, readRelease, readRenew } from './reply.js'
 import { Server } from './server.js'
-import { SHARED_MAX, Shared } from './share.js'
+import { SHARED_AT_ONCE_MAX, SHARED_MAX, Shared } from './share.js'
 import { slotOf } from './slot.js'
 import { Watches } from './watch.js'
 
@@ -50,7 +55,7 @@ export interface RedisStore extends LeaseStore {
   /** For how long the server has run, in ms: the one started last, in a Cluster. A fail-over since then is not counted. */
   keptForMs(): Promise<number>
   /** "May be free now, for this claim": pushed by the server (G8). */
-  watch(key: string, options: WatchOptions): AsyncIterable<void>
+  watch(key: string, options: WatchOptions): AsyncIterable<Turn | undefined>
 }
 
 /** What the Redis store can do and promise, as data. */
@@ -63,6 +68,7 @@ export const redisCapabilities: StoreCapabilities = {
   ttlMsGrain: 1,
   wakeUp: 'push',
   fair: true,
+  tellsTurns: true,
   tokenFloor: true,
   keyBytesMax: KEY_BYTES_MAX,
 }
@@ -88,15 +94,21 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   checkKey('prefix', prefix, 128)
   const retentionMs = whole('retentionMs', options.retentionMs ?? DAY_MS)
   const endedRetentionMs = whole('endedRetentionMs', options.endedRetentionMs ?? 60_000)
+  const replicas = whole('replicas', options.replicas ?? 0)
+  // A turn that is told is a grant that no replica has confirmed: with replicas to wait for, the waiter asks.
+  const capabilities = replicas === 0 ? redisCapabilities : { ...redisCapabilities, tellsTurns: false }
   const server = new Server({
     wire,
-    common: [String(retentionMs), String(endedRetentionMs)],
-    replicas: whole('replicas', options.replicas ?? 0),
+    kept: { retentionMs, endedRetentionMs },
+    replicas,
     replicasTimeoutMs: whole('replicasTimeoutMs', options.replicasTimeoutMs ?? 1_000, 1),
   })
+  // No key has a NUL. In a Cluster, where messages may go to the shard of a key only, no channel serves all keys.
+  const inbox = wire.cluster ? '' : `${prefix}\0${random.claim()}`
   const watches = new Watches({
     clock,
     random,
+    inbox,
     async open(events) {
       await server.ready()
       return wire.subscriber(server.sharded, events)
@@ -106,48 +118,76 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   })
   let closed = false
 
+  const closedError = () => new StoreError('the redis store is closed', { outcome: 'none', cause: new ClosedError() })
   function check(): void {
-    if (closed) throw new StoreError('the redis store is closed', { outcome: 'none', cause: new ClosedError() })
+    if (closed) throw closedError()
   }
 
-  async function sendShared(
+  function sendShared(
     what: string,
     verb: 'acquire' | 'renew' | 'release',
     ops: readonly { key: string }[],
     args: readonly string[],
     confirm: boolean,
-  ): Promise<unknown[]> {
+    passes = false,
+  ): Promise<unknown> {
     const keys = ops.map(({ key }) => prefix + key)
-    const reply = await server.run(what, (scripts) => scripts[verb], keys, args, { operations: ops.length, confirm })
-    return [...each(reply, ops.length)]
+    return server.run(what, (scripts) => scripts[verb], keys, args, { operations: ops.length, confirm, passes })
   }
 
   // What shares a call is in one slot, and has in common what the script is told once.
   const slot = wire.cluster ? (key: string) => slotOf(prefix + key) : () => 0
-  const acquires = new Shared(
-    (requests: readonly AcquireRequest[]) => {
+  const acquires = new Shared<Question, Granted | Held>({
+    send(questions) {
+      const requests = questions.map(({ request }) => request)
       const { holder = '', ttlMs = 0, queue } = requests[0] ?? {}
-      const common = [holder, String(ttlMs), String(ttlMs + retentionMs), String(queue?.pollMs ?? 0)]
-      const args = [...common, ...requests.flatMap((request) => [request.claim, more(request)])]
-      return sendShared('an acquire', 'acquire', requests, args, true)
+      const args = [
+        holder,
+        String(ttlMs),
+        String(ttlMs + retentionMs),
+        waitingOf(queue, inbox, capabilities.tellsTurns),
+      ]
+      for (const { claim } of requests) args.push(claim)
+      const mores = requests.map(more)
+      if (mores.some((one) => one !== '')) args.push(...mores)
+      const passes = requests.some(({ replaces }) => replaces !== undefined && watches.waited(replaces))
+      return sendShared('an acquire', 'acquire', requests, args, true, passes)
     },
-    ({ key, ttlMs, queue, holder }) => `${slot(key)} ${ttlMs} ${queue?.pollMs} ${holder}`,
-  )
-  const renewals = new Shared(
-    (leases: readonly RenewRequest[]) => {
+    read({ request: { key, claim, ttlMs, queue }, generation }, reply) {
+      const answer = readAcquire(reply, key, ttlMs)
+      if (queue !== undefined) {
+        if (answer.is === 'granted') watches.unqueued(claim)
+        else if (answer.because !== 'ended') watches.queued(prefix + key, claim, generation)
+      }
+      return answer
+    },
+    groupOf: ({ request: { key, ttlMs, queue, holder } }) =>
+      `${slot(key)} ${ttlMs} ${queue?.pollMs} ${queue?.told} ${holder}`,
+    alike: ({ request: one }, { request: other }) =>
+      !wire.cluster && one.holder === other.holder && one.ttlMs === other.ttlMs && waitAlike(one.queue, other.queue),
+    most: SHARED_AT_ONCE_MAX,
+  })
+  const renewals = new Shared<RenewRequest, RenewOutcome>({
+    send(leases) {
       const { ttlMs = 0 } = leases[0] ?? {}
       const args = [String(ttlMs), String(ttlMs + retentionMs), ...leases.map(({ claim }) => claim)]
       return sendShared('a renewal', 'renew', leases, args, true)
     },
-    ({ key, ttlMs }) => `${slot(key)} ${ttlMs}`,
-  )
-  const releases = new Shared(
-    (grants: readonly Grant[]) => {
+    read: ({ key, ttlMs }, reply) => readRenew(reply, key, ttlMs),
+    groupOf: ({ key, ttlMs }) => `${slot(key)} ${ttlMs}`,
+    most: SHARED_MAX,
+  })
+  const releases = new Shared<Grant, ReleaseOutcome>({
+    send(grants) {
       const args = grants.map(({ claim }) => claim)
-      return sendShared('a release', 'release', grants, args, false)
+      const passes = grants.some(({ claim }) => watches.waited(claim))
+      return sendShared('a release', 'release', grants, args, false, passes)
     },
-    ({ key }) => slot(key),
-  )
+    read: ({ key }, reply) => readRelease(reply, key),
+    groupOf: ({ key }) => slot(key),
+    alike: () => !wire.cluster,
+    most: SHARED_AT_ONCE_MAX,
+  })
 
   async function one(what: string, verb: 'withdraw' | 'revoke', key: string, ...args: string[]): Promise<unknown> {
     const reply = await server.run(what, (scripts) => scripts[verb], [prefix + key], args)
@@ -158,18 +198,19 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   return {
     name: 'redis',
     contract: 1,
-    capabilities: redisCapabilities,
+    capabilities,
     prefix,
 
-    async acquire(request) {
-      check()
+    // These two are no async functions, whose frames each verb would leave to the garbage collector.
+    acquire(request) {
+      if (closed) return Promise.reject(closedError())
       const generation = request.queue === undefined ? 0 : watches.generationOf(prefix + request.key)
-      const answer = readAcquire(await acquires.ask(request), request.key, request.ttlMs)
-      if (request.queue !== undefined) {
-        if (answer.is === 'granted') watches.unqueued(request.claim)
-        else if (answer.because !== 'ended') watches.queued(request.claim, generation)
-      }
-      return answer
+      return acquires.ask({ request, generation })
+    },
+
+    release(grant) {
+      if (closed) return Promise.reject(closedError())
+      return releases.ask(grant)
     },
 
     async renew(leases) {
@@ -177,18 +218,13 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
       return await Promise.all(
         leases.map(async (lease): Promise<RenewOutcome> => {
           try {
-            return readRenew(await renewals.ask(lease), lease.key, lease.ttlMs)
+            return await renewals.ask(lease)
           } catch (cause) {
             if (leases.length === 1) throw cause
             return { is: 'unknown', cause }
           }
         }),
       )
-    },
-
-    async release(grant) {
-      check()
-      return readRelease(await releases.ask(grant), grant.key)
     },
 
     async withdraw(key, claim) {
@@ -236,7 +272,8 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
         const page = names.slice(first, first + SHARED_MAX)
         for (const places of groups(server, page)) {
           const keys = places.map((place) => page[place] ?? '')
-          count += Number(await server.run('a pruning', (scripts) => scripts.prune, keys, [String(olderThanMs)]))
+          const pruned = await runTogether(server, 'a pruning', 'prune', keys, [String(olderThanMs)])
+          for (const some of pruned) count += Number(some)
         }
       }
       return count
@@ -249,9 +286,29 @@ export function redisStore(client: RedisClient, options: RedisStoreOptions = {})
   }
 }
 
-/** What most requests do not have, as JSON; the script need not read what is empty. */
+/** An acquire, and the subscription under which its claim will be told if it has to wait. */
+interface Question {
+  readonly request: AcquireRequest
+  readonly generation: number
+}
+
+const waitAlike = (one: QueueRequest | undefined, other: QueueRequest | undefined) =>
+  one === other || (one?.pollMs === other?.pollMs && one?.told === other?.told)
+
+/** How a contender waits, for the script: its poll, whether it may be told its turn with the token, and on which channel. */
+const waitingOf = (queue: QueueRequest | undefined, inbox: string, tells = false) =>
+  queue === undefined ? '0' : `${queue.pollMs} ${tells && queue.told === true ? 1 : 0} ${inbox}`
+
+/**
+ * What most requests do not have, as JSON. A floor alone, as a quorum sends it, goes as it is: the plain script takes it; and so
+ * does the claim of a handover, after an equals sign.
+ */
 function more({ replaces, tokenFloor, meta }: AcquireRequest): string {
-  if (replaces === undefined && tokenFloor === undefined && (meta === undefined || meta === null)) return ''
+  if (replaces === undefined && (meta === undefined || meta === null)) {
+    if (tokenFloor === undefined) return ''
+    if (Number.isSafeInteger(tokenFloor) && tokenFloor > 0) return String(tokenFloor)
+  }
+  if (replaces !== undefined && tokenFloor === undefined && (meta === undefined || meta === null)) return `=${replaces}`
   return JSON.stringify({
     replaces,
     floor: tokenFloor,

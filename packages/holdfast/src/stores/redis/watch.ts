@@ -1,11 +1,14 @@
-// Who waits for a key in this process. One connection listens for all; a channel has the name of its key, and stays open for a
-// while after the last watcher, so that on a busy key nobody has to subscribe anew. Messages are hints (G8): "!claim", its turn
-// has come; "*", anybody may ask; "?id", this process asks whether the connection still hears.
+// Who waits for a key in this process. One connection listens for all. Who stands in a queue is told on a channel of this process,
+// so that a turn wakes no other; everybody else, and everybody in a sharded Cluster, on one with the name of the key. A channel
+// stays open for a while after its last watcher, so that on a busy key nobody has to subscribe anew. Messages are hints (G8):
+// "!token claim", its turn has come, and with a token it holds; "*", anybody may ask; "?id", this process asks whether the
+// connection still hears.
 import type { Clock, Timer } from '../../lease/clock.js'
 import type { Random } from '../../lease/random.js'
+import type { Turn } from '../../store/contract.js'
+import { Watcher } from '../../store/watcher.js'
 import type { Subscriber, SubscriberEvents } from './client.js'
 import { failure, isForbidden } from './failure.js'
-import { Watcher } from './watcher.js'
 
 /** For how long a channel stays open that nobody watches. */
 const LINGER_MS = 10_000
@@ -15,14 +18,16 @@ const PROBE_TIMEOUT_MS = 2_500
 /** A failed subscription is tried again after this, then after twice as long, up to the longest. */
 const AGAIN_MS = 50
 const AGAIN_MS_MAX = 2_000
-/** So many wake-ups for claims that do not watch here, or not yet, are kept. */
-const MISSED_MAX = 64
+/** So many wake-ups of a channel for claims that do not watch here, or not yet, are kept. */
+const MISSED_MAX = 1_024
 /** So many claims are known to stand in the queue. */
 const QUEUED_MAX = 20_000
 
 export interface WatchesOptions {
   readonly clock: Clock
   readonly random: Random
+  /** The channel of this process; empty where there can be none. */
+  readonly inbox: string
   open(events: SubscriberEvents): Promise<Subscriber>
   /** Whether the watcher of a claim should ask now; leaves word that it waits, if it is not in the queue. */
   look(name: string, claim: string): Promise<unknown>
@@ -32,13 +37,13 @@ export interface WatchesOptions {
 
 interface Channel {
   readonly name: string
-  readonly watchers: Set<Watcher>
+  readonly watchers: Map<string, Set<KeyWatcher>>
   /** Which subscription it is, counted over all; 0 while there is none. */
   generation: number
   subscribing: boolean
   attempts: number
   idleSinceMs: number
-  readonly missed: Set<string>
+  readonly missed: Map<string, Turn | undefined>
 }
 
 export class Watches {
@@ -59,26 +64,37 @@ export class Watches {
     this.#options = options
   }
 
-  watch(name: string, claim: string, signal: AbortSignal): AsyncIterableIterator<void> {
-    const watcher = new Watcher(claim, signal, () => this.#left(name, watcher))
+  watch(name: string, claim: string, signal: AbortSignal): AsyncIterableIterator<Turn | undefined> {
+    const queued = this.#queued.get(claim)
+    const watcher: KeyWatcher = new KeyWatcher(name, claim, signal, () => this.#left(watcher))
     if (this.#closed) watcher.end()
     if (signal.aborted || this.#closed) return watcher
-    const channel = this.#channel(name)
-    channel.watchers.add(watcher)
+    const channel = this.#channel(queued === undefined ? name : this.#options.inbox || name)
+    const others = channel.watchers.get(claim)
+    if (others === undefined) channel.watchers.set(claim, new Set([watcher]))
+    else others.add(watcher)
     this.#tickSoon()
     if (channel.generation === 0) this.#subscribe(channel)
-    else if (this.#queued.get(claim) !== channel.generation) this.#settle(channel, watcher)
-    else if (channel.missed.delete(claim)) watcher.hint()
+    else if (queued !== channel.generation) this.#settle(channel, watcher)
+    else if (channel.missed.has(claim)) watcher.hint(channel.missed.get(claim))
+    channel.missed.delete(claim)
     return watcher
   }
 
-  /** The subscription to a key's channel; 0 when there is none yet. To be asked before an acquire is sent. */
+  /** The subscription under which a claim that joins a key's queue will be told; 0 when there is none yet. To be asked before. */
   generationOf(name: string): number {
-    return this.#channels.get(name)?.generation ?? 0
+    return this.#channels.get(this.#options.inbox || name)?.generation ?? 0
   }
 
-  /** The claim stands in the queue, under this subscription. */
-  queued(claim: string, generation: number): void {
+  /** The claim stands in the queue of a key, under this subscription. Who watched before that is told on both channels. */
+  queued(name: string, claim: string, generation: number): void {
+    const { inbox } = this.#options
+    const early = inbox === '' ? undefined : this.#channels.get(name)?.watchers.get(claim)
+    if (early !== undefined) {
+      const channel = this.#channel(inbox)
+      channel.watchers.set(claim, early)
+      if (channel.generation === 0) this.#subscribe(channel)
+    }
     if (this.#queued.size >= QUEUED_MAX && !this.#queued.has(claim)) {
       for (const oldest of this.#queued.keys()) {
         this.#queued.delete(oldest)
@@ -88,15 +104,20 @@ export class Watches {
     this.#queued.set(claim, generation)
   }
 
+  /** Whether the claim has stood in the queue until just now: then others probably do. */
+  waited(claim: string): boolean {
+    return this.#queued.has(claim)
+  }
+
   /** The claim waits no more. */
   unqueued(claim: string): void {
-    this.#queued.delete(claim)
+    if (this.#queued.size > 0) this.#queued.delete(claim)
   }
 
   close(): void {
     this.#closed = true
     this.#timer?.cancel()
-    for (const { watchers } of this.#channels.values()) for (const watcher of [...watchers]) watcher.end()
+    for (const channel of this.#channels.values()) for (const watcher of watchersOf(channel)) watcher.end()
     this.#channels.clear()
     this.#dropSubscriber()
   }
@@ -106,23 +127,27 @@ export class Watches {
     if (channel === undefined) {
       channel = {
         name,
-        watchers: new Set(),
+        watchers: new Map(),
         generation: 0,
         subscribing: false,
         attempts: 0,
         idleSinceMs: 0,
-        missed: new Set(),
+        missed: new Map(),
       }
       this.#channels.set(name, channel)
     }
     return channel
   }
 
-  #left(name: string, watcher: Watcher): void {
+  #left(watcher: KeyWatcher): void {
     this.#queued.delete(watcher.claim)
-    const channel = this.#channels.get(name)
-    channel?.watchers.delete(watcher)
-    if (channel?.watchers.size === 0) channel.idleSinceMs = this.#options.clock.monoMs()
+    for (const name of [watcher.name, this.#options.inbox]) {
+      const channel = this.#channels.get(name)
+      const others = channel?.watchers.get(watcher.claim)
+      others?.delete(watcher)
+      if (others?.size === 0) channel?.watchers.delete(watcher.claim)
+      if (channel?.watchers.size === 0) channel.idleSinceMs = this.#options.clock.monoMs()
+    }
   }
 
   #subscribe(channel: Channel): void {
@@ -138,14 +163,14 @@ export class Watches {
           channel.attempts = 0
           channel.generation = ++this.#generation
           channel.missed.clear()
-          for (const watcher of channel.watchers) this.#settle(channel, watcher)
+          for (const watcher of watchersOf(channel)) this.#settle(channel, watcher)
         },
         (error) => {
           channel.subscribing = false
           if (this.#closed) return
           if (isForbidden(error)) {
             const why = failure(error, 'a subscription')
-            for (const watcher of [...channel.watchers]) watcher.fail(why)
+            for (const watcher of watchersOf(channel)) watcher.fail(why)
           } else this.#subscribeAgain(channel)
         },
       )
@@ -163,13 +188,13 @@ export class Watches {
   }
 
   /** The subscription is in place: one hint, since a release just before it went unheard. */
-  #settle(channel: Channel, watcher: Watcher): void {
+  #settle(channel: Channel, watcher: KeyWatcher): void {
     if (this.#queued.has(watcher.claim)) {
       this.#queued.set(watcher.claim, channel.generation)
       watcher.hint()
       return
     }
-    this.#options.look(channel.name, watcher.claim).then(
+    this.#options.look(watcher.name, watcher.claim).then(
       () => watcher.hint(),
       () => watcher.hint(), // its own next question brings the trouble to light
     )
@@ -205,17 +230,16 @@ export class Watches {
     const channel = this.#channels.get(name)
     if (channel === undefined) return
     if (message === '*') {
-      for (const watcher of channel.watchers) this.#settle(channel, watcher)
+      for (const watcher of watchersOf(channel)) this.#settle(channel, watcher)
     } else if (message.startsWith('!')) {
-      const claim = message.slice(1)
-      let told = false
-      for (const watcher of channel.watchers) {
-        if (watcher.claim !== claim) continue
-        watcher.hint()
-        told = true
-      }
+      const space = message.indexOf(' ')
+      const token = Number(message.slice(1, space))
+      const claim = message.slice(space + 1)
+      const turn = token > 0 ? { token } : undefined
+      const watchers = channel.watchers.get(claim)
       // It may have overtaken the answer that puts the claim in the queue, on the other connection: kept for its watch.
-      if (!told) remember(channel.missed, claim)
+      if (watchers === undefined) remember(channel.missed, claim, turn)
+      else for (const watcher of watchers) watcher.hint(turn)
     }
   }
 
@@ -282,11 +306,23 @@ export class Watches {
   }
 }
 
-function remember(claims: Set<string>, claim: string): void {
-  claims.add(claim)
-  if (claims.size <= MISSED_MAX) return
-  for (const oldest of claims) {
-    claims.delete(oldest)
+/** One who waits for a key of this name. */
+class KeyWatcher extends Watcher<Turn> {
+  readonly name: string
+
+  constructor(name: string, claim: string, signal: AbortSignal, left: () => void) {
+    super(claim, signal, left)
+    this.name = name
+  }
+}
+
+const watchersOf = ({ watchers }: Channel): KeyWatcher[] => [...watchers.values()].flatMap((same) => [...same])
+
+function remember(missed: Channel['missed'], claim: string, turn: Turn | undefined): void {
+  missed.set(claim, turn)
+  if (missed.size <= MISSED_MAX) return
+  for (const oldest of missed.keys()) {
+    missed.delete(oldest)
     return
   }
 }
