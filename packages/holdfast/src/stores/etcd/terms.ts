@@ -1,0 +1,181 @@
+// The etcd leases that keys are put on. A key whose holder renews it until it has ended shares one with others (sharing.ts); any other
+// has one of its own, which is used again once it is given back. One request keeps hundreds alive.
+import type { Clock } from '../../lease/clock.js'
+import { StoreError } from '../../lease/errors.js'
+import { refused } from './failure.js'
+import type { Gateway, Limits } from './gateway.js'
+import { messageIn } from './gateway.js'
+import type { SharedUse } from './sharing.js'
+
+/** An etcd lease, as this process knows it. */
+export interface Term {
+  readonly id: string
+  readonly seconds: number
+  readonly madeMonoMs: number
+  /** When the request was sent and answered that made or kept it: it ends after the one and before the other, plus its seconds. */
+  sentMonoMs: number
+  answeredMonoMs: number
+  /** Who is on it, where many may be. */
+  readonly shared?: SharedUse
+}
+
+/** etcd counts in seconds: rounded up, never down. */
+export const secondsOf = (ms: number): number => Math.max(1, Math.ceil(ms / 1_000))
+
+/** From how long ago an etcd lease may be for a key to be put on it. What a network repeats later than all memory finds it gone. */
+export const AGE_MS_MAX = 600_000
+
+/** Longer by this than asked, so that one that was given back is long enough for a while without another request. */
+export const spareSeconds = (seconds: number) => Math.min(5, Math.ceil(seconds / 10))
+
+/** So many that nobody uses are kept for each length. */
+const IDLE_MAX = 1_024
+/** So many are kept alive by one request. */
+const ALIVE_AT_ONCE = 500
+
+export class Terms {
+  readonly #gateway: Gateway
+  readonly #clock: Clock
+  readonly #idle = new Map<number, Term[]>()
+  readonly #retained = new Map<number, Promise<Term>>()
+
+  constructor(gateway: Gateway, clock: Clock) {
+    this.#gateway = gateway
+    this.#clock = clock
+  }
+
+  /** One that lasts for at least `ttlMs` from now, with nothing on it. */
+  async take(ttlMs: number, limits: Limits): Promise<Term> {
+    const seconds = secondsOf(ttlMs)
+    const idle = this.#idle.get(seconds) ?? []
+    for (let term = idle.pop(); term !== undefined; term = idle.pop()) {
+      const nowMs = this.#clock.monoMs()
+      const endsMs = endOf(term)
+      if (term.madeMonoMs < nowMs - AGE_MS_MAX) continue
+      if (endsMs >= nowMs + ttlMs) return term
+      if (endsMs <= nowMs) {
+        idle.length = 0 // those below were given back earlier, and have run out as well or will have soon
+        break
+      }
+      if ((await this.keep([term], limits)).length === 0) return term
+    }
+    return await this.grant(seconds + spareSeconds(seconds), limits)
+  }
+
+  /** Nothing is on it any more, and nothing is on its way to it. */
+  giveBack(term: Term, ttlMs: number): void {
+    if (term.shared !== undefined) return
+    const seconds = secondsOf(ttlMs)
+    const idle = this.#idle.get(seconds)
+    if (idle === undefined) this.#idle.set(seconds, [term])
+    else if (idle.length < IDLE_MAX) idle.push(term)
+  }
+
+  async grant(seconds: number, limits: Limits): Promise<Term> {
+    const sentMonoMs = this.#clock.monoMs()
+    const answer = await this.#gateway.ask<{ ID?: string; TTL?: string; error?: string }>(
+      'an etcd lease',
+      '/v3/lease/grant',
+      { TTL: String(seconds) },
+      limits,
+    )
+    const granted = Number(answer.TTL ?? 0)
+    if (answer.ID === undefined || !(granted >= seconds)) {
+      throw new StoreError(`etcd granted no lease of ${seconds} s: ${answer.error ?? JSON.stringify(answer)}`, {
+        outcome: 'none',
+      })
+    }
+    const answeredMonoMs = this.#clock.monoMs()
+    return { id: answer.ID, seconds: granted, madeMonoMs: sentMonoMs, sentMonoMs, answeredMonoMs }
+  }
+
+  /** How long it lasts at most from now, in ms: whole seconds, as etcd itself tells it to others. */
+  remainingMs(term: Term): number {
+    const passedMs = this.#clock.monoMs() - term.answeredMonoMs
+    return Math.max(0, Math.ceil(term.seconds - passedMs / 1_000)) * 1_000
+  }
+
+  /**
+   * One on which what ended is remembered for at least `ms`, and at most four times as long: shared by all that end in one span.
+   */
+  async retain(ms: number, limits: Limits): Promise<Term> {
+    let seconds = 60
+    while (seconds * 1_000 < ms) seconds *= 2
+    const known = this.#retained.get(seconds)
+    if (known !== undefined) {
+      const term = await known
+      if (this.#clock.monoMs() - term.sentMonoMs < seconds * 1_000) return term
+      if (this.#retained.get(seconds) !== known) return await this.retain(ms, limits)
+    }
+    const made = this.grant(seconds * 2, limits)
+    this.#retained.set(seconds, made)
+    try {
+      return await made
+    } catch (error) {
+      if (this.#retained.get(seconds) === made) this.#retained.delete(seconds)
+      throw error
+    }
+  }
+
+  /** Forgets what was to be used again: somebody has revoked it. */
+  forgetRetained(): void {
+    this.#retained.clear()
+  }
+
+  /**
+   * Keeps many alive: one request for up to 500, since the gateway takes a stream of messages as one body. For each the seconds
+   * from then on, 0 when it has run out. Go's HTTP server may stop reading the body once the answers have begun: those left out were
+   * not asked, and are asked again.
+   */
+  async keepAlive(ids: readonly string[], limits: Limits): Promise<Map<string, number>> {
+    const alive = new Map<string, number>()
+    let open = [...ids]
+    for (let idle = 0; open.length > 0; ) {
+      const some = open.slice(0, ALIVE_AT_ONCE)
+      const body = some.map((ID) => JSON.stringify({ ID })).join('\n')
+      const text = await this.#gateway.text('a keep-alive', '/v3/lease/keepalive', body, limits)
+      for (const line of text.split('\n')) {
+        if (line === '') continue
+        const { result, error } = JSON.parse(line) as { result?: { ID?: string; TTL?: string }; error?: unknown }
+        if (error !== undefined) throw refused(messageIn(JSON.stringify(error)), 200, 'a keep-alive')
+        if (result?.ID !== undefined) alive.set(result.ID, Number(result.TTL ?? 0))
+      }
+      const left = open.filter((id) => !alive.has(id))
+      idle = left.length === open.length ? idle + 1 : 0
+      if (idle === 3) throw new StoreError('etcd leaves out the answers to keep-alives', { outcome: 'unknown' })
+      open = left
+    }
+    return alive
+  }
+
+  /** An upper bound of what is left of an etcd lease, in ms: etcd tells it in whole seconds, rounded down. 0 when it has run out. */
+  async left(id: string, limits: Limits): Promise<number> {
+    const answer = await this.#gateway.ask<{ TTL?: string; grantedTTL?: string }>(
+      'what is left of a lease',
+      '/v3/lease/timetolive',
+      { ID: id },
+      limits,
+    )
+    const ttl = Number(answer.TTL ?? 0)
+    return ttl < 0 ? 0 : Math.min(ttl + 1, Number(answer.grantedTTL ?? ttl + 1)) * 1_000
+  }
+
+  /** Keeps these alive, and takes note. Gives those that have run out. */
+  async keep<One extends Term>(terms: readonly One[], limits: Limits): Promise<One[]> {
+    const sentMonoMs = this.#clock.monoMs()
+    const alive = await this.keepAlive(
+      terms.map(({ id }) => id),
+      limits,
+    )
+    const answeredMonoMs = this.#clock.monoMs()
+    for (const term of terms) {
+      if ((alive.get(term.id) ?? 0) === 0) continue
+      term.sentMonoMs = Math.max(term.sentMonoMs, sentMonoMs)
+      term.answeredMonoMs = Math.max(term.answeredMonoMs, answeredMonoMs)
+    }
+    return terms.filter(({ id }) => (alive.get(id) ?? 0) === 0)
+  }
+}
+
+/** Until when it surely lasts, by this process's clock. */
+export const endOf = (term: Term): number => term.sentMonoMs + term.seconds * 1_000
