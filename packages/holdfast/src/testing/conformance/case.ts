@@ -6,7 +6,7 @@ import type { ConformanceWorld } from './world.js'
 export type Guarantee = 'G1' | 'G2' | 'G3' | 'G4' | 'G6' | 'G8' | 'G11' | 'G13'
 
 /** What a store, or its factory, must be able to do for a case to apply. */
-export type ConformanceNeed = 'fair' | 'tokenFloor' | 'watch' | 'open' | 'prune'
+export type ConformanceNeed = 'fair' | 'tellsTurns' | 'tokenFloor' | 'watch' | 'open' | 'prune'
 
 /** One demand on a store. */
 export interface ConformanceCase {

@@ -12,6 +12,7 @@ import { renewals } from './renewals.js'
 import { repeats } from './repeats.js'
 import { revocation } from './revocation.js'
 import { tokens } from './tokens.js'
+import { turns } from './turns.js'
 import { watching } from './watching.js'
 import { withdrawal } from './withdrawal.js'
 
@@ -28,6 +29,7 @@ export const conformance: readonly ConformanceCase[] = [
   ...queue,
   ...ghosts,
   ...watching,
+  ...turns,
   ...names,
   ...records,
   ...failures,

@@ -45,15 +45,15 @@ export const names: readonly ConformanceCase[] = [
     async run(w) {
       const keys = NAMES.map((name) => `${w.key}${name}`)
       const claimOf = (key: string) => `claim of ${keys.indexOf(key)}`
-      for (const key of keys) await w.granted(claimOf(key), { key })
-      for (const key of keys) {
+      await w.forAll(keys, (key) => w.granted(claimOf(key), { key }))
+      await w.forAll(keys, async (key) => {
         const record = await w.inspect({ key })
         equal(
           [record?.key, record?.claim],
           [key, claimOf(key)],
           `key and claim of the record of ${JSON.stringify(key)}`,
         )
-      }
+      })
       equal((await w.listed()).sort(), [...keys].sort(), 'the keys that list gives')
       const outcomes = await w.store.renew(keys.map((key) => ({ key, claim: claimOf(key), ttlMs: w.longMs })))
       equal(
@@ -61,7 +61,7 @@ export const names: readonly ConformanceCase[] = [
         [],
         'the keys that were not renewed',
       )
-      for (const key of keys) await w.freed(claimOf(key), { key })
+      await w.forAll(keys, (key) => w.freed(claimOf(key), { key }))
     },
   },
   apart('case-counts', 'names that differ in case are two (C06)', () => [
@@ -125,10 +125,10 @@ export const names: readonly ConformanceCase[] = [
         'holder',
       ]
       const keys = beside.flatMap((word) => [':', '/', '.', '-', '_', '#', ''].map((joint) => w.key + joint + word))
-      for (const key of keys) {
+      await w.forAll(keys, async (key) => {
         const grant = await w.granted(c, { key })
         await w.untouched(c, grant, { key })
-      }
+      })
     },
   },
 ]

@@ -53,7 +53,7 @@ export const renewals: readonly ConformanceCase[] = [
     async run(w) {
       const [a] = w.claims()
       const keys = Array.from({ length: 100 }, (_, i) => `${w.key}${i}`)
-      for (const key of keys) await w.granted(a, { key })
+      await w.forAll(keys, (key) => w.granted(a, { key }))
       const outcomes = await w.store.renew(keys.map((key) => ({ key, claim: a, ttlMs: w.longMs })))
       check(outcomes.length === 100 && outcomes.every(({ is }) => is === 'renewed'), 'all hundred should be renewed')
     },

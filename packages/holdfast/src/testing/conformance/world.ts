@@ -4,11 +4,13 @@ import type {
   AcquireRequest,
   Granted,
   Held,
+  Hints,
   LeaseRecord,
   LeaseStore,
   ListOptions,
   ReleaseOutcome,
   RenewOutcome,
+  Turn,
 } from '../../store/contract.js'
 import type { ConformanceTarget } from './case.js'
 import { check, equal, show } from './check.js'
@@ -24,6 +26,7 @@ export interface Where {
 
 /** No case takes this long: a lease of this ttl does not expire within one. */
 const LONG_MS = 3_600_000
+const AT_ONCE = 25
 
 /** The store under test, as one case sees it. */
 export class ConformanceWorld {
@@ -135,6 +138,11 @@ export class ConformanceWorld {
     )
   }
 
+  /** Does something for all of many, a few at a time: where the first grant of a name takes a while, they need not wait in line. */
+  async forAll<One>(all: readonly One[], run: (one: One) => Promise<unknown>): Promise<void> {
+    for (let from = 0; from < all.length; from += AT_ONCE) await Promise.all(all.slice(from, from + AT_ONCE).map(run))
+  }
+
   /** Who waits in the store's queue, by label. */
   async waiters(): Promise<string[]> {
     return ((await this.inspect())?.waiters ?? []).map((waiter) => waiter.holder)
@@ -198,6 +206,8 @@ export class ConformanceWorld {
 export class Watching {
   /** How many hints have come so far. */
   hints = 0
+  /** The last turn that came with its token. */
+  turn: Turn | undefined
   /** Whether the iteration has ended. */
   ended = false
   /** What it failed with, if it did. */
@@ -212,9 +222,12 @@ export class Watching {
     this.#ending.abort()
   }
 
-  async #run(hints: AsyncIterable<void> | undefined): Promise<void> {
+  async #run(hints: Hints | undefined): Promise<void> {
     try {
-      for await (const _ of hints ?? []) this.hints++
+      for await (const turn of hints ?? []) {
+        this.hints++
+        if (turn !== undefined) this.turn = turn
+      }
     } catch (error) {
       this.error = error
     }

@@ -19,9 +19,13 @@ export interface Served {
   readonly copy: boolean
   /** Its place among all requests, in the order in which they were sent. */
   readonly sent: number
+  /** Which of several stores. */
+  readonly node?: number
   readonly ttlMs?: number
   readonly replaces?: string
   readonly force?: boolean
+  /** A grant that no request was answered with: the claim's turn came with its token. */
+  readonly told?: boolean
   readonly answer: Granted | Held | RenewOutcome | ReleaseOutcome | LeaseRecord | null | undefined
 }
 
@@ -49,6 +53,8 @@ export type Fact =
       readonly about: string
       /** Until when a process stands still, or the store is down. */
       readonly untilMs?: number
+      /** Which of several stores it struck. */
+      readonly node?: number
     }
   /** A caller has asked for a lease; `waits` in line for it. */
   | {
@@ -123,6 +129,10 @@ export interface History {
   readonly allows: Allowances
   /** How long a key may be free, in the healed world, while somebody waits for it. */
   readonly gapMsMax: number
+  /** Who says when a lease is over: the store, a majority of several, or everybody who looks. */
+  readonly decides: 'store' | 'majority' | 'observers'
+  /** With a quorum: how fast the clock of each node runs, in its ms for one true ms. */
+  readonly nodeRates?: readonly number[]
 }
 
 /** Assumptions that a scenario breaks: what rests on them is not checked there. */
@@ -131,6 +141,8 @@ export interface Allowances {
   readonly twoBelieve?: boolean
   /** The store forgets, or its clock steps back: a claim that nobody wants may hold on for a term (G6). */
   readonly ghostsStay?: boolean
+  /** Nodes of a quorum forget: a claim may hold without a majority that remembers it, as long as nobody else does. */
+  readonly forgets?: boolean
 }
 
 /** A broken guarantee: the two facts that clash. */

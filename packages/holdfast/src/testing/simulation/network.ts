@@ -3,6 +3,8 @@
 // request back: it still arrives.
 import { StoreError } from '../../lease/errors.js'
 import type { Grant, LeaseStore, WatchOptions } from '../../store/contract.js'
+import type { VersionedRecords } from '../../store/observed/records.js'
+import type { KubernetesLease, KubernetesLeases } from '../../stores/kubernetes/client.js'
 import { memoryCapabilities } from '../../stores/memory/store.js'
 import { Draws } from './draws.js'
 import type { Fact } from './history.js'
@@ -42,16 +44,19 @@ export class Network {
   readonly #schedule: Schedule
   readonly #server: Server
   readonly #seed: string
+  readonly #name: string
   readonly #record: (fact: Fact) => void
   #sent = 0
   readonly #counts = new Map<string, number>()
   /** Calls that wait for an answer, and watches: a restart of the store resets their connections. */
   readonly #open = new Set<(error: StoreError) => void>()
 
-  constructor(schedule: Schedule, server: Server, seed: string, record: (fact: Fact) => void) {
+  /** `name`: of the store that it leads to; empty when there is only one. */
+  constructor(schedule: Schedule, server: Server, seed: string, record: (fact: Fact) => void, name = '') {
     this.#schedule = schedule
     this.#server = server
-    this.#seed = seed
+    this.#seed = seed + name
+    this.#name = name
     this.#record = record
   }
 
@@ -79,8 +84,38 @@ export class Network {
       revoke: (key, { force = false } = {}) => call('revoke', key, (by) => server.revoke(key, force, by)),
       inspect: (key) => call('inspect', key, () => server.store.inspect(key)),
       async *list() {},
-      watch: (key, options) => this.#watch(process, key, options),
+      watch: (key, options) => this.#watch(process, key, options, (name, how) => server.store.watch?.(name, how) ?? []),
+      serverId: () => call('serverId', '', async () => this.#name),
+      keptForMs: () => call('keptForMs', '', async () => server.keptForMs),
       close: async () => {},
+    }
+  }
+
+  /** Records with versions, as one process sees them. */
+  recordsFor(process: SimulatedProcess): VersionedRecords {
+    const { register } = this.#server
+    const subscribe = (key: string, { signal }: { signal: AbortSignal }) =>
+      quietly(register.connect().watch?.(key, signal))
+    return {
+      read: (key) => this.#call(process, 'read', key, async () => register.read(key)),
+      write: (key, record, over, kind) =>
+        this.#call(process, `write ${kind}`, key, async () => register.write(key, record, over, kind)),
+      async *list() {},
+      watch: (key, signal) => this.#watch(process, key, { claim: key, signal }, subscribe),
+      close: async () => {},
+    }
+  }
+
+  /** The API of Leases, as one process sees it. */
+  leasesFor(process: SimulatedProcess): KubernetesLeases {
+    const { leases } = this.#server
+    const call = (verb: string, key: string, serve: () => KubernetesLease) =>
+      this.#call<KubernetesLease>(process, verb, key, async () => serve())
+    return {
+      readNamespacedLease: ({ name }) => call('get', name, () => leases.read(name)),
+      createNamespacedLease: ({ body }) => call('create', body.metadata?.name ?? '', () => leases.create(body)),
+      replaceNamespacedLease: ({ name, body }) => call('update', name, () => leases.replace(name, body)),
+      listNamespacedLease: async () => ({ items: [] }),
     }
   }
 
@@ -139,14 +174,24 @@ export class Network {
   }
 
   /** Hints travel too; a hint that is lost is lost (G8). */
-  async *#watch(process: SimulatedProcess, key: string, { claim, signal }: WatchOptions): AsyncGenerator<void> {
+  async *#watch<What>(
+    process: SimulatedProcess,
+    key: string,
+    { claim, signal }: WatchOptions,
+    hints: (
+      key: string,
+      options: WatchOptions,
+    ) => AsyncIterable<What | undefined> | AsyncIterable<void> | Iterable<never>,
+  ): AsyncGenerator<What | undefined> {
     const atStore = new AbortController()
     let pending = false
+    let told: What | undefined
     let broken: StoreError | undefined
     let wake: (() => void) | undefined
     const stir = () => wake?.()
-    const hint = () => {
+    const hint = (turn: What | undefined) => {
       pending = true
+      told = turn ?? told
       stir()
     }
     const reset = (error: StoreError) => {
@@ -161,10 +206,11 @@ export class Network {
     }
     const subscribe = async () => {
       if (!this.#server.isUp) return reset(new StoreError('watch: connection refused', { outcome: 'none' }))
-      for await (const _ of this.#server.store.watch?.(key, { claim, signal: atStore.signal }) ?? []) {
+      for await (const turn of hints(key, { claim, signal: atStore.signal })) {
         const { requestMs } = this.#fate(process, 'hint', key)
         const hintMs = this.#throughCut(process, requestMs)
-        if (hintMs !== undefined) this.#schedule.after(hintMs, () => process.deliver('message', hint))
+        if (hintMs !== undefined)
+          this.#schedule.after(hintMs, () => process.deliver('message', () => hint(turn ?? undefined)))
       }
     }
     const { requestMs } = this.#fate(process, 'watch', key)
@@ -175,8 +221,10 @@ export class Network {
       while (!signal.aborted) {
         if (broken !== undefined) throw broken
         if (pending) {
+          const turn = told
           pending = false
-          yield
+          told = undefined
+          yield turn
           continue
         }
         await new Promise<void>((resolve) => {
@@ -238,4 +286,9 @@ export class Network {
   #tell(process: SimulatedProcess, fault: string, about: string): void {
     this.#record({ is: 'fault', atMs: this.#schedule.nowMs, fault, process: process.name, about })
   }
+}
+
+/** The hints without what they say: the records are read anew. */
+async function* quietly(hints: AsyncIterable<unknown> | undefined): AsyncGenerator<undefined> {
+  for await (const _ of hints ?? []) yield undefined
 }

@@ -8,14 +8,16 @@ import type { Grant, LeaseStore } from '../../store/contract.js'
 import { seededRandom } from '../random.js'
 import { hash } from './draws.js'
 import type { Ending, Fact } from './history.js'
-import type { Network } from './network.js'
 import type { Moment, Task } from './plan.js'
 import type { SimulatedProcess } from './process.js'
 
 /** What a node needs of the world around it. */
 export interface Surroundings {
   readonly seed: string
-  readonly network: Network
+  /** The store as this process sees it. */
+  storeFor(process: SimulatedProcess, onRenewal: (key: string, claim: string) => void): LeaseStore
+  /** Sends a write to a register of the resource. */
+  write(process: SimulatedProcess, register: 'plain' | 'fenced', grant: Grant): void
   record(fact: Fact): void
   now(): number
   /** A moment at which a fault may strike. */
@@ -44,7 +46,7 @@ export class Node {
   constructor(process: SimulatedProcess, world: Surroundings) {
     this.process = process
     this.#world = world
-    this.store = world.network.storeFor(process, (key, claim) => this.#onRenewal(key, claim))
+    this.store = world.storeFor(process, (key, claim) => this.#onRenewal(key, claim))
     this.leases = createLeases({
       store: this.store,
       clock: process.clock,
@@ -177,7 +179,7 @@ export class Node {
         if (!task.forgetful && !this.#look(lease)) break
         this.#world.reached(this, 'looked')
         if (task.gapMs > 0) await process.wait(task.gapMs)
-        for (const register of ['plain', 'fenced'] as const) this.#world.network.write(process, register, lease.grant)
+        for (const register of ['plain', 'fenced'] as const) this.#world.write(process, register, lease.grant)
       }
       if (task.throws) throw new WorkFailed(call)
       threw = false

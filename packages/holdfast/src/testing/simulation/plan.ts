@@ -135,9 +135,10 @@ export function drawPlan(seed: number, name: ScenarioName): Plan {
 }
 
 /** How fast the clocks of a machine run. A holder may be slow by as much as the margin allows, or by more. */
-function drawRates(draws: Draws, { drift }: Scenario): Rates {
+function drawRates(draws: Draws, { drift, wallsDiffer }: Scenario): Rates {
   const mono = 1 + draws.between(-drift, drift)
-  return { mono, wall: draws.chance(0.7) ? mono : 1 + draws.between(-drift, drift) }
+  const wall = draws.chance(0.7) ? mono : 1 + draws.between(-drift, drift)
+  return { mono, wall: wallsDiffer ? wall : 1, wallsDiffer }
 }
 
 function drawTask(

@@ -12,6 +12,8 @@ import type { Schedule } from './schedule.js'
 export interface Rates {
   readonly mono: number
   readonly wall: number
+  /** Whether its time of day may differ from that of other machines from the start. */
+  readonly wallsDiffer: boolean
 }
 
 interface Due {
@@ -42,7 +44,8 @@ export class SimulatedProcess {
     this.#rates = rates
     this.#draws = draws
     this.#monoMs = draws.whole(0, 1_000_000)
-    this.#wallMs = Date.UTC(2026, 0, 1) + draws.whole(-5_000, 5_000)
+    const aheadMs = draws.whole(-5_000, 5_000)
+    this.#wallMs = Date.UTC(2026, 0, 1) + (rates.wallsDiffer ? aheadMs : 0)
     this.#readMs = schedule.nowMs
     this.clock = {
       monoMs: () => this.#read()[0],

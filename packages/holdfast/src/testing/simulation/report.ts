@@ -16,6 +16,7 @@ function namesOf(fact: Fact): string[] {
     case 'served': {
       const answer = fact.answer as { is?: string; because?: string; reason?: string } | null | undefined
       const detail = answer?.because ?? answer?.reason
+      if (fact.told === true) return ['store: turn told']
       return [
         `store: ${fact.verb}${answer?.is === undefined ? '' : ` ${answer.is}`}${detail === undefined ? '' : ` (${detail})`}`,
       ]

@@ -30,9 +30,21 @@ export interface Scenario {
   readonly blows: Partial<Record<FaultKind, number>>
   /** By how much the clocks of processes may run fast or slow; the margin is a tenth. */
   readonly drift: number
+  /** Whether the times of day of processes differ, and run as fast or slow as their clocks. */
+  readonly wallsDiffer: boolean
   readonly allows: Allowances
   /** How long a key may be free, in the healed world, while somebody waits for it, in ms. */
   readonly gapMsMax: number
+  /** How many independent stores there are: with more than one, each process has a quorum of them. */
+  readonly nodes: number
+  /** By how much the clocks of the nodes may run fast or slow; they are hours apart. */
+  readonly nodeDrift: number
+  /** The option of the quorum: a node that may have forgotten something less than this long ago has no vote. */
+  readonly waitAfterLossMs: number
+  /** The store has versions and no clock: expiry is observed. */
+  readonly observed: boolean
+  /** It is an API server with Leases, and the store that of Kubernetes, unmodified. */
+  readonly kubernetes: boolean
 }
 
 const basic: Scenario = {
@@ -51,14 +63,42 @@ const basic: Scenario = {
   lateMs: 8_000,
   blows: {},
   drift: 0,
+  wallsDiffer: true,
   allows: {},
   gapMsMax: 8_000,
+  nodes: 1,
+  nodeDrift: 0,
+  waitAfterLossMs: 0,
+  observed: false,
+  kubernetes: false,
 }
 
 const LOSSY: Weather = { lost: 0.05, replyLost: 0.06, twice: 0.06, late: 0.06, replyLate: 0.06, lateMsMax: 8_000 }
 
 /** Terms so long that a claim which nobody wants is noticed. */
 const LONG_TERMS = [15_000, 30_000, 30_000]
+
+/** What the worlds with a quorum have in common. */
+const QUORUM: Partial<Scenario> = {
+  tasks: 70,
+  drift: 0.04,
+  nodeDrift: 0.04,
+  longWork: 0.3,
+  ttls: [2_000, 3_000, 5_000],
+  safetyMs: [20_000, 40_000],
+  gapMsMax: 60_000,
+}
+
+/** What the worlds with a store without a clock have in common. */
+const OBSERVED: Partial<Scenario> = {
+  tasks: 70,
+  drift: 0.04,
+  longWork: 0.3,
+  ttls: [1_000, 2_000, 4_000],
+  safetyMs: [25_000, 50_000],
+  observed: true,
+  gapMsMax: 60_000,
+}
 
 const scenario = (about: string, over: Partial<Scenario>): Scenario => ({ ...basic, ...over, about })
 
@@ -113,7 +153,7 @@ export const scenarios = {
   }),
   'sleep-and-steps': scenario('machines sleep, and somebody sets their time of day', {
     longWork: 0.4,
-    blows: { sleep: 24, step: 20, pause: 12 },
+    blows: { sleep: 36, step: 30, pause: 20 },
   }),
   'store-restart': scenario('the store restarts and keeps its data', {
     blows: { 'store-restart': 10, prune: 6, pause: 4 },
@@ -168,6 +208,51 @@ export const scenarios = {
     drift: 0.05,
     weather: LOSSY,
     blows: { pause: 10, crash: 5, sleep: 5, step: 5, cut: 5, close: 3, revoke: 5, 'store-restart': 3, prune: 3 },
+  }),
+  quorum: scenario('five nodes whose clocks are hours apart and drift, each behind a network of its own', {
+    ...QUORUM,
+    nodes: 5,
+    weather: LOSSY,
+    blows: { pause: 10, cut: 24, mute: 6, 'store-restart': 12, crash: 4, sleep: 4, step: 4 },
+  }),
+  'quorum-even': scenario('four nodes, of which two are no majority', {
+    ...QUORUM,
+    nodes: 4,
+    crowds: 0.4,
+    weather: LOSSY,
+    blows: { pause: 6, cut: 30, 'store-restart': 8, close: 3 },
+  }),
+  'quorum-loss': scenario('nodes restart without their data, and have no vote for a ttl', {
+    ...QUORUM,
+    nodes: 3,
+    waitAfterLossMs: 6_000,
+    wallsDiffer: false, // of nodes that forget one after the other only these make the tokens rise
+    blows: { 'store-amnesia': 16, pause: 10, cut: 8 },
+    allows: { forgets: true },
+  }),
+  observed: scenario('a store without a clock: contenders watch for signs of life, each by its own drifting clock', {
+    ...OBSERVED,
+    weather: { ...LOSSY, late: 0.02, lateMsMax: 3_000 },
+    blows: { pause: 24, cut: 12, sleep: 8, step: 8, crash: 3, 'store-restart': 4 },
+  }),
+  'observed-late': scenario('a store without a clock, whose unanswered writes arrive late by many ttls', {
+    ...OBSERVED,
+    longWork: 0.5,
+    weather: { lost: 0.03, replyLost: 0.15, twice: 0.1, late: 0.2, replyLate: 0.1, lateMsMax: 15_000 },
+    blows: { pause: 16, cut: 8, mute: 8 },
+  }),
+  'quorum-steps': scenario('the clocks of nodes step forward and back: two may believe, the fence holds', {
+    ...QUORUM,
+    nodes: 3,
+    blows: { 'store-step': 20, pause: 16, cut: 8 },
+    allows: { twoBelieve: true, ghostsStay: true },
+  }),
+  kubernetes: scenario('Leases of Kubernetes, whose PUTs time out and are applied all the same, early, late or twice', {
+    ...OBSERVED,
+    kubernetes: true,
+    longWork: 0.4,
+    weather: { lost: 0.03, replyLost: 0.12, twice: 0.08, late: 0.12, replyLate: 0.1, lateMsMax: 12_000 },
+    blows: { pause: 16, cut: 10, mute: 6, sleep: 6, step: 6, crash: 3, 'store-restart': 4 },
   }),
 } as const satisfies Record<string, Scenario>
 

@@ -3,6 +3,8 @@
 import type { Clock } from '../../lease/clock.js'
 import type { AcquireRequest, Grant, LeaseStore, RenewRequest } from '../../store/contract.js'
 import { type MemoryStore, memoryStore } from '../../stores/memory/store.js'
+import { LeaseObjects } from '../lease-objects.js'
+import { VersionedRegister } from '../versioned-register.js'
 import type { Fact, Served } from './history.js'
 import type { Schedule } from './schedule.js'
 
@@ -13,6 +15,16 @@ export interface Sender {
   /** Its place among all requests, in the order in which they were sent. */
   readonly sent: number
 }
+
+/** How the clock of a store runs. */
+export interface StoreClock {
+  /** By how much it is ahead of true time, in ms. */
+  readonly aheadMs: number
+  /** Its ms for one true ms. */
+  readonly rate: number
+}
+
+type At = Pick<Served, 'atMs' | 'storeMs' | 'node' | keyof Sender>
 
 interface Register {
   token: number
@@ -27,20 +39,33 @@ export class Server {
   readonly #schedule: Schedule
   readonly #record: (fact: Fact) => void
   readonly #clock: Clock
+  /** Its place among several. */
+  readonly #node: number | undefined
   #store: MemoryStore
+  /** What it keeps instead where it has versions and no clock. */
+  readonly register = new VersionedRegister()
+  /** And where it is an API server of Kubernetes. */
+  readonly leases: LeaseObjects
+  #bornMs = Number.NEGATIVE_INFINITY
+  /** For each key the token that was granted last, as far as it has been recorded; and whose the claims are. */
+  readonly #tokens = new Map<string, number>()
+  readonly #senders = new Map<string, string>()
   readonly #registers = { plain: new Map<string, Register>(), fenced: new Map<string, Register>() }
 
-  constructor(schedule: Schedule, record: (fact: Fact) => void) {
+  constructor(schedule: Schedule, record: (fact: Fact) => void, node?: number, clock: StoreClock = TRUE_TIME) {
     this.#schedule = schedule
     this.#record = record
+    this.#node = node
+    const nowMs = () => clock.aheadMs + schedule.nowMs * clock.rate + this.clockOffsetMs
     this.#clock = {
-      monoMs: () => schedule.nowMs + this.clockOffsetMs,
-      wallMs: () => schedule.nowMs + this.clockOffsetMs,
+      monoMs: nowMs,
+      wallMs: nowMs,
       setTimer: () => {
         throw new Error('the memory store sets no timers')
       },
     }
     this.#store = memoryStore({ clock: this.#clock })
+    this.leases = new LeaseObjects(nowMs)
   }
 
   get store(): LeaseStore {
@@ -50,6 +75,12 @@ export class Server {
   /** Everything that the store knew is gone. */
   loseData(): void {
     this.#store = memoryStore({ clock: this.#clock })
+    this.#bornMs = this.#clock.monoMs()
+  }
+
+  /** For how long it has kept everything, by its own clock. */
+  get keptForMs(): number {
+    return this.#clock.monoMs() - this.#bornMs
   }
 
   prune(olderThanMs: number): void {
@@ -70,6 +101,9 @@ export class Server {
       ...at,
       answer,
     })
+    this.#senders.set(claim, by.process)
+    if (answer.is === 'granted') this.#tokens.set(key, answer.token)
+    await this.#recordTurn(key, at)
     return answer
   }
 
@@ -85,6 +119,7 @@ export class Server {
     const at = this.#at(by)
     const answer = await this.#store.release(grant)
     this.#record({ is: 'served', verb: 'release', key: grant.key, claim: grant.claim, ...at, answer })
+    await this.#recordTurn(grant.key, at)
     return answer
   }
 
@@ -92,12 +127,14 @@ export class Server {
     const at = this.#at(by)
     await this.#store.withdraw(key, claim)
     this.#record({ is: 'served', verb: 'withdraw', key, claim, ...at, answer: undefined })
+    await this.#recordTurn(key, at)
   }
 
   async revoke(key: string, force: boolean, by: Sender): Promise<unknown> {
     const at = this.#at(by)
     const answer = await this.#store.revoke(key, { force })
     this.#record({ is: 'served', verb: 'revoke', key, claim: '', force, ...at, answer })
+    await this.#recordTurn(key, at)
     return answer
   }
 
@@ -121,10 +158,33 @@ export class Server {
     })
   }
 
-  #at(by: Sender): Pick<Served, 'atMs' | 'storeMs' | keyof Sender> {
-    return { atMs: this.#schedule.nowMs, storeMs: this.#clock.monoMs(), ...by }
+  /** In the step just taken a turn may have come with its token: then somebody else holds now, who has not asked. */
+  async #recordTurn(key: string, at: At): Promise<void> {
+    const record = await this.#store.inspect(key)
+    if (record?.state !== 'held' || this.#tokens.get(key) === record.token) return
+    const { claim, token, remainingMs } = record
+    this.#tokens.set(key, token)
+    this.#record({
+      is: 'served',
+      verb: 'acquire',
+      key,
+      claim,
+      ttlMs: remainingMs,
+      told: true,
+      ...at,
+      process: this.#senders.get(claim) ?? '',
+      copy: false,
+      answer: { is: 'granted', token, ttlMs: remainingMs },
+    })
+  }
+
+  #at(by: Sender): At {
+    const at = { atMs: this.#schedule.nowMs, storeMs: this.#clock.monoMs(), ...by }
+    return this.#node === undefined ? at : { ...at, node: this.#node }
   }
 }
+
+const TRUE_TIME: StoreClock = { aheadMs: 0, rate: 1 }
 
 /** G7: never a smaller token, nor an equal one of another claim. */
 const admits = (register: Register, { token, claim }: Grant) =>

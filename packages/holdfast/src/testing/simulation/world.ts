@@ -1,14 +1,14 @@
 // The world of one run: processes, network, store, and the plan that is carried out in it. First the safety phase, in which
 // anything may fail and nothing bad may happen; then the faults stop, and within a bound everything must come to rest.
+import type { Grant, LeaseStore } from '../../store/contract.js'
 import { Draws } from './draws.js'
 import type { Fact, History } from './history.js'
-import { Network } from './network.js'
 import { Node, type Surroundings } from './node.js'
 import type { Blow, Moment, Plan, Task } from './plan.js'
 import { SimulatedProcess } from './process.js'
-import { scenarios } from './scenarios.js'
+import { type Scenario, scenarios } from './scenarios.js'
 import { Schedule } from './schedule.js'
-import { Server } from './server.js'
+import { type Reached, Stores } from './stores.js'
 
 /** How long background withdrawals may go on after the world has healed: their longest delay, a call, and a little. */
 export const SETTLE_MS = 8_000
@@ -30,17 +30,17 @@ export async function carryOut(plan: Plan): Promise<History> {
   } finally {
     host?.off('unhandledRejection', onRejection)
   }
-  const { allows, gapMsMax } = scenarios[plan.scenario]
-  return { facts: world.facts, allows, gapMsMax }
+  const { allows, gapMsMax }: Scenario = scenarios[plan.scenario]
+  const { decides, rates } = world.stores
+  return { facts: world.facts, allows, gapMsMax, decides, ...(rates === undefined ? {} : { nodeRates: rates }) }
 }
 
 class World implements Surroundings {
   readonly facts: Fact[] = []
   readonly seed: string
-  readonly network: Network
+  readonly stores: Stores
   readonly #plan: Plan
   readonly #schedule = new Schedule()
-  readonly #server: Server
   readonly #nodes: Node[] = []
   /** Every start of every process, for those who are dead as well. */
   readonly #starts: number[]
@@ -53,8 +53,7 @@ class World implements Surroundings {
   constructor(plan: Plan) {
     this.#plan = plan
     this.seed = `${plan.seed} ${plan.scenario}`
-    this.#server = new Server(this.#schedule, (fact) => this.record(fact))
-    this.network = new Network(this.#schedule, this.#server, this.seed, (fact) => this.record(fact))
+    this.stores = new Stores(this.#schedule, scenarios[plan.scenario], this.seed, (fact) => this.record(fact))
     this.#starts = plan.slots.map(() => 0)
     for (const slot of plan.slots.keys()) this.#startNode(slot)
   }
@@ -68,6 +67,14 @@ class World implements Surroundings {
     if (fact.is === 'served' && fact.verb === 'acquire' && isGranted(fact.answer)) this.#onGrant(fact.key, fact.claim)
   }
 
+  storeFor(process: SimulatedProcess, onRenewal: (key: string, claim: string) => void): LeaseStore {
+    return this.stores.storeFor(process, onRenewal)
+  }
+
+  write(process: SimulatedProcess, register: 'plain' | 'fenced', grant: Grant): void {
+    this.stores.write(process, register, grant)
+  }
+
   fail(about: string): void {
     this.record({ is: 'failure', atMs: this.now(), process: '', about })
   }
@@ -75,7 +82,7 @@ class World implements Surroundings {
   async live(): Promise<void> {
     const { parts, safetyMs, lateMs, weather } = this.#plan
     this.#phase('safety')
-    this.network.weather = weather
+    this.stores.weather = weather
     for (const part of parts) {
       if (part.is === 'task') this.#schedule.at(part.atMs, () => this.#start(part))
       else if (part.after === undefined) this.#schedule.at(part.atMs, () => this.#strike(part))
@@ -124,10 +131,10 @@ class World implements Surroundings {
   /** Whatever has been left by the time when nothing is wanted any more. */
   async #takeStock(): Promise<void> {
     for (const key of this.#plan.keys) {
-      const record = await this.#server.store.inspect(key)
-      if (record?.state === 'held') this.#left('G6', key, `claim ${record.claim} of ${record.holder} still holds`)
-      if (record !== null && record.waiters.length > 0)
-        this.#left('G8', key, `${record.waiters.length} still wait in the queue`)
+      const record = await this.stores.holding(key)
+      if (record !== undefined) this.#left('G6', key, `claim ${record.claim} of ${record.holder} still holds`)
+      const queued = await this.stores.queued(key)
+      if (queued > 0) this.#left('G8', key, `${queued} still wait in the queue`)
     }
     for (const { process } of this.#nodes.filter(isAlive))
       if (process.keepsAlive) this.#left('G9', '', `a timer keeps ${process.name} alive`)
@@ -145,10 +152,7 @@ class World implements Surroundings {
   /** The faults stop: the network is good, everybody runs, and everybody wants everything once more. */
   #heal(): void {
     this.#isHealed = true
-    this.network.weather = scenarios[this.#plan.scenario].healed
-    this.network.cuts.clear()
-    this.#server.isUp = true
-    this.#server.clockOffsetMs = 0
+    this.stores.heal()
     for (const { process } of this.#nodes) process.resume()
     for (const slot of this.#plan.slots.keys()) {
       if (this.#nodeAt(slot) === undefined) this.#startNode(slot)
@@ -216,7 +220,17 @@ class World implements Surroundings {
     if (took === undefined) return
     const lasts = LASTING.includes(blow.is) ? { untilMs: this.now() + blow.ms } : {}
     const about = `${blow.name}: ${took}`
-    this.record({ is: 'fault', atMs: this.now(), fault: blow.is, process: node.process.name, about, ...lasts })
+    const { node: place } = this.stores.struckBy(blow)
+    const where = ON_STORE.includes(blow.is) && place !== undefined ? { node: place } : {}
+    this.record({
+      is: 'fault',
+      atMs: this.now(),
+      fault: blow.is,
+      process: node.process.name,
+      about,
+      ...lasts,
+      ...where,
+    })
   }
 
   /** What each fault does; undefined when it cannot strike now. */
@@ -256,29 +270,32 @@ class World implements Surroundings {
       })
       return `drains for ${Math.round(ms)} ms`
     },
-    cut: ({ slot, ms, variant }) => {
-      this.network.cuts.set(slot, { untilMs: this.now() + ms, vanish: variant })
+    cut: (blow) => {
+      const { slot, ms, variant } = blow
+      for (const { network } of this.stores.waysStruckBy(blow))
+        network.cuts.set(slot, { untilMs: this.now() + ms, vanish: variant })
       return `${Math.round(ms)} ms`
     },
-    mute: ({ slot, ms }) => {
-      this.network.mutes.set(slot, this.now() + ms)
-      return `${Math.round(ms)} ms`
+    mute: (blow) => {
+      for (const { network } of this.stores.waysStruckBy(blow)) network.mutes.set(blow.slot, this.now() + blow.ms)
+      return `${Math.round(blow.ms)} ms`
     },
     revoke: ({ key }, node) => this.#revoke(key, node, false),
     force: ({ key }, node) => this.#revoke(key, node, true),
-    prune: ({ ms }) => {
-      this.#server.prune(ms)
-      return `what was last used ${Math.round(ms)} ms ago`
+    prune: (blow) => {
+      this.stores.struckBy(blow).server.prune(blow.ms)
+      return `what was last used ${Math.round(blow.ms)} ms ago`
     },
-    'store-restart': ({ ms }) => this.#restartStore(ms),
-    'store-amnesia': ({ ms }) => {
-      if (!this.#server.isUp) return undefined
-      this.#server.loseData()
-      return this.#restartStore(ms)
+    'store-restart': (blow) => this.#restartStore(this.stores.struckBy(blow), blow.ms),
+    'store-amnesia': (blow) => {
+      const struck = this.stores.struckBy(blow)
+      if (!struck.server.isUp) return undefined
+      struck.server.loseData()
+      return this.#restartStore(struck, blow.ms)
     },
-    'store-step': ({ ms }) => {
-      this.#server.clockOffsetMs += ms
-      return `${Math.round(ms)} ms`
+    'store-step': (blow) => {
+      this.stores.struckBy(blow).server.clockOffsetMs += blow.ms
+      return `${Math.round(blow.ms)} ms`
     },
   }
 
@@ -295,12 +312,12 @@ class World implements Surroundings {
     return key
   }
 
-  #restartStore(ms: number): string | undefined {
-    if (!this.#server.isUp) return undefined
-    this.#server.isUp = false
-    this.network.resetConnections()
+  #restartStore({ server, network }: Reached, ms: number): string | undefined {
+    if (!server.isUp) return undefined
+    server.isUp = false
+    network.resetConnections()
     this.#schedule.after(ms, () => {
-      this.#server.isUp = true
+      server.isUp = true
     })
     return `down for ${Math.round(ms)} ms`
   }
@@ -327,6 +344,9 @@ class World implements Surroundings {
 
 /** Faults in which something stands still for a while. */
 const LASTING: readonly Blow['is'][] = ['pause', 'sleep', 'cut', 'store-restart', 'store-amnesia']
+
+/** Faults of a store. */
+const ON_STORE: readonly Blow['is'][] = ['store-restart', 'store-amnesia', 'store-step', 'prune']
 
 /** Longer than the longest time between two looks at the clocks. */
 const CLOCK_QUIET_MS = 1_000

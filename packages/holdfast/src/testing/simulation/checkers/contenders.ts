@@ -7,7 +7,7 @@ export function contenders({ facts }: History): Violation | undefined {
   const first = new Map<string, Served>()
   const last = new Map<string, Served>()
   for (const fact of facts) {
-    if (fact.is !== 'served' || fact.verb !== 'acquire' || fact.copy) continue
+    if (fact.is !== 'served' || fact.verb !== 'acquire' || fact.copy || fact.told === true) continue
     const name = `${fact.process} ${fact.key} ${fact.claim}`
     if (fact.sent <= (first.get(name)?.sent ?? Number.POSITIVE_INFINITY)) first.set(name, fact)
     if (fact.sent >= (last.get(name)?.sent ?? 0)) last.set(name, fact)

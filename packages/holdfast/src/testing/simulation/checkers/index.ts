@@ -9,6 +9,7 @@ import { ghosts } from './ghosts.js'
 import { order } from './order.js'
 import { outcomes } from './outcomes.js'
 import { quiet } from './quiet.js'
+import { majority, rising, turns } from './quorum.js'
 import { repeats } from './repeats.js'
 import { tokens } from './tokens.js'
 import { told } from './told.js'
@@ -29,11 +30,26 @@ export const checkers = {
   contenders,
   quiet,
   outcomes,
+  majority,
+  turns,
+  rising,
 } as const
+
+/** Those that know of no store: what they say of callers holds over a quorum as well. */
+const OVER_ANY_STORE: readonly (keyof typeof checkers)[] = [
+  'fence',
+  'order',
+  'quiet',
+  'outcomes',
+  'majority',
+  'turns',
+  'rising',
+]
 
 /** All that is wrong with a history. */
 export function check(history: History): Violation[] {
-  return Object.values(checkers).flatMap(
-    (checker: (history: History) => Violation | undefined) => checker(history) ?? [],
-  )
+  return Object.entries(checkers).flatMap(([name, checker]) => {
+    if (history.decides !== 'store' && !(OVER_ANY_STORE as readonly string[]).includes(name)) return []
+    return (checker as (history: History) => Violation | undefined)(history) ?? []
+  })
 }
