@@ -72,8 +72,8 @@ export const naive: Record<string, Partial<Habits>> = {
       ),
   },
   'compares claims without case': {
-    release: (state, claim, nowMs) =>
-      right.release(state, claim.toLowerCase() === state.claim.toLowerCase() ? state.claim : claim, nowMs),
+    release: (state, claim, nowMs, rules) =>
+      right.release(state, claim.toLowerCase() === state.claim.toLowerCase() ? state.claim : claim, nowMs, rules),
   },
 
   // Tokens
@@ -157,8 +157,8 @@ export const naive: Record<string, Partial<Habits>> = {
       state.claim === claim ? renewsAnybody(state, claim, ttlMs, nowMs) : right.renew(state, claim, ttlMs, nowMs),
   },
   'lets an expired claim release': {
-    release: (state, claim, nowMs) =>
-      state.claim === claim ? released(empty(state)) : right.release(state, claim, nowMs),
+    release: (state, claim, nowMs, rules) =>
+      state.claim === claim ? released(empty(state)) : right.release(state, claim, nowMs, rules),
   },
   'takes up the old grant after its expiry': {
     acquire: (state, request, nowMs, rules) =>
@@ -170,7 +170,8 @@ export const naive: Record<string, Partial<Habits>> = {
   'adds up the terms of renewals': { renew: renewsUntil((state, ttlMs) => state.expiresMs + ttlMs) },
   'shortens at a renewal': { renew: renewsUntil((_, ttlMs, nowMs) => nowMs + ttlMs) },
   'takes a second release for a mistake': {
-    release: (state, claim, nowMs) => (isHeld(state, nowMs) ? right.release(state, claim, nowMs) : lost(state)),
+    release: (state, claim, nowMs, rules) =>
+      isHeld(state, nowMs) ? right.release(state, claim, nowMs, rules) : lost(state),
   },
   'fails all renewals when one fails': {
     async renewMany(leases, renewOne) {
@@ -209,8 +210,8 @@ export const naive: Record<string, Partial<Habits>> = {
     withdraw: (state, claim, nowMs, rules) => right.withdraw({ ...state, ttlMs: 0 }, claim, nowMs, rules),
   },
   'forgets whoever released': {
-    release: (state, claim, nowMs) => {
-      const step = right.release(state, claim, nowMs)
+    release: (state, claim, nowMs, rules) => {
+      const step = right.release(state, claim, nowMs, rules)
       return { ...step, state: { ...step.state, lastEnded: '' } }
     },
   },
@@ -265,12 +266,12 @@ export const naive: Record<string, Partial<Habits>> = {
     ),
   },
   'refuses the release of a revoked holder': {
-    release: (state, claim, nowMs) => (state.revoked ? lost(state) : right.release(state, claim, nowMs)),
+    release: (state, claim, nowMs, rules) => (state.revoked ? lost(state) : right.release(state, claim, nowMs, rules)),
   },
   'leaves the mark of a revocation on the key': {
     acquire: afterAcquire((after, before) => ({ ...after, revoked: before.revoked })),
-    release: (state, claim, nowMs) => {
-      const step = right.release(state, claim, nowMs)
+    release: (state, claim, nowMs, rules) => {
+      const step = right.release(state, claim, nowMs, rules)
       return { ...step, state: { ...step.state, revoked: state.revoked } }
     },
   },

@@ -96,6 +96,18 @@ export const naiveQueues: Record<string, Partial<Habits>> = {
     record: (key, state, nowMs) => right.record(key, { ...state, queue: [] }, nowMs),
   },
 
+  // Turns that are told with their token
+  'forgets whom it told': {
+    read: (state) => ({ ...state, queue: state.queue.map(({ toldToken: _, ...waiter }) => waiter) }),
+  },
+  'tells everybody': {
+    acquire: (state, { meta: _, ...request }, nowMs, rules) => {
+      const { queue } = request
+      const asked = queue === undefined ? request : { ...request, queue: { ...queue, told: true } }
+      return right.acquire(state, asked, nowMs, rules)
+    },
+  },
+
   // Watches
   'gives no hint at the start': { hintsAtStart: false },
   'gives hints for releases only': {

@@ -28,7 +28,9 @@ export const naiveRecords: Record<string, Partial<Habits>> = {
     record: (key, state, nowMs) =>
       right.record(key, { ...state, expiresMs: nowMs + state.ttlMs, grantedMs: nowMs }, nowMs),
   },
-  'deletes the row at a release': { release: (state, claim, nowMs) => noTrace(right.release(state, claim, nowMs)) },
+  'deletes the row at a release': {
+    release: (state, claim, nowMs, rules) => noTrace(right.release(state, claim, nowMs, rules)),
+  },
   'says how long a lease was granted for, not what is left': {
     acquire: (state, request, nowMs, rules) => {
       const step = right.acquire(state, request, nowMs, rules)

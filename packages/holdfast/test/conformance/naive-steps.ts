@@ -53,8 +53,8 @@ export const releasesAnybody: Habits['release'] = (state) => released(empty(stat
 
 export const withdrawsNothing: Habits['withdraw'] = (state) => ({ state, answer: undefined })
 
-export const withdrawsLikeRelease: Habits['withdraw'] = (state, claim, nowMs) => {
-  const step = right.release(state, claim, nowMs)
+export const withdrawsLikeRelease: Habits['withdraw'] = (state, claim, nowMs, rules) => {
+  const step = right.release(state, claim, nowMs, rules)
   return { ...step, state: forgetEnded(step.state), answer: undefined }
 }
 

@@ -2,7 +2,7 @@
 // cases of the suite are proved on it, since a case that no wrong store fails proves nothing.
 import type { Clock } from '../../src/lease/clock.js'
 import { StoreError } from '../../src/lease/errors.js'
-import type { LeaseRecord, LeaseStore, RenewOutcome, RenewRequest } from '../../src/store/contract.js'
+import type { LeaseRecord, LeaseStore, RenewOutcome, RenewRequest, Turn } from '../../src/store/contract.js'
 import * as right from '../../src/store/protocol.js'
 import { memoryCapabilities } from '../../src/stores/memory/index.js'
 import { type ConformanceTarget, VirtualClock } from '../../src/testing/index.js'
@@ -76,7 +76,7 @@ export const goodHabits: Habits = {
 
 interface Data {
   readonly states: Map<string, right.KeyState>
-  readonly watchers: Set<{ readonly name: string; readonly claim: string; hint(): void }>
+  readonly watchers: Set<{ readonly name: string; readonly claim: string; hint(told?: number): void }>
   prunedToken: number
 }
 
@@ -101,7 +101,11 @@ export function naiveTarget(habits: Habits): ConformanceTarget {
 }
 
 function naiveStore(habits: Habits, clock: Clock, data: Data): LeaseStore {
-  const rules: right.Rules = { nextToken: habits.nextToken, endedRetentionMs: right.ENDED_RETENTION_MS }
+  const rules: right.Rules = {
+    nextToken: habits.nextToken,
+    endedRetentionMs: right.ENDED_RETENTION_MS,
+    tellsTurns: true,
+  }
   const closing = new AbortController()
   let closed = false
 
@@ -116,11 +120,11 @@ function naiveStore(habits: Habits, clock: Clock, data: Data): LeaseStore {
     const error = closed ? habits.closedError() : undefined
     if (error !== undefined) throw error
     const name = habits.nameOf(key)
-    const { state, answer, wake } = run(read(name), clock.monoMs())
+    const { state, answer, wake, told } = run(read(name), clock.monoMs())
     if (habits.looksThenWrites) await Promise.resolve()
     data.states.set(name, state)
     for (const watcher of data.watchers) {
-      if (wake !== undefined && watcher.name === name && habits.isHintFor(wake, watcher.claim, verb)) watcher.hint()
+      if (wake !== undefined && watcher.name === name && habits.isHintFor(wake, watcher.claim, verb)) watcher.hint(told)
     }
     return (typeof answer === 'object' && answer !== null ? habits.answer(answer) : answer) as Answer
   }
@@ -141,7 +145,7 @@ function naiveStore(habits: Habits, clock: Clock, data: Data): LeaseStore {
       habits.renewMany(leases, ({ key, claim, ttlMs }) =>
         step('renew', key, (state, nowMs) => habits.renew(state, claim, ttlMs, nowMs)),
       ),
-    release: ({ key, claim }) => step('release', key, (state, nowMs) => habits.release(state, claim, nowMs)),
+    release: ({ key, claim }) => step('release', key, (state, nowMs) => habits.release(state, claim, nowMs, rules)),
     withdraw: (key, claim) => step('withdraw', key, (state, nowMs) => habits.withdraw(state, claim, nowMs, rules)),
     inspect: (key) => step('inspect', key, (state, nowMs) => ({ state, answer: habits.record(key, state, nowMs) })),
     async *list({ prefix = '', free = false } = {}) {
@@ -180,6 +184,7 @@ const taken: right.KeyState = { ...right.unknownKey(1), claim: 'own', changes: 1
 
 class Hints {
   #pending = false
+  #turn: Turn | undefined
   #wake = () => {}
 
   constructor(
@@ -188,17 +193,20 @@ class Hints {
     private readonly ends: readonly AbortSignal[],
   ) {}
 
-  hint(): void {
+  hint(told?: number): void {
     this.#pending = true
+    if (told !== undefined) this.#turn = { token: told }
     this.#wake()
   }
 
-  async *run(): AsyncGenerator<void> {
+  async *run(): AsyncGenerator<Turn | undefined> {
     for (const signal of this.ends) signal.addEventListener('abort', () => this.#wake())
     while (!this.ends.some((signal) => signal.aborted)) {
       if (this.#pending) {
+        const turn = this.#turn
         this.#pending = false
-        yield
+        this.#turn = undefined
+        yield turn
       } else
         await new Promise<void>((resolve) => {
           this.#wake = resolve

@@ -69,6 +69,48 @@ describe('acquire and tryAcquire', () => {
     expect(clock.monoMs()).toBe(2_000) // one attempt, and once more at once for the lost reply
   })
 
+  it.each([
+    ['its reply was lost', { dropAfter: 'error' }, 'held'],
+    ['the request was lost, without a word', { dropBefore: true }, 'free'],
+  ] as const)('once %s, no repeat that certainly did nothing makes it certain (G13)', async (_, fault, state) => {
+    const { clock, memory, net, client } = setUp()
+    net.next('acquire', fault, ...Array(20).fill({ dropBefore: 'error' }))
+    const tried = track(client().tryAcquire('k', { callTimeoutMs: 500 }))
+    const waited = track(client().acquire('k', { waitMs: 2_000 }))
+    net.next('withdraw', { dropBefore: 'error' })
+    await clock.advanceUntil(() => tried.is() !== 'waiting')
+    expect(tried.error()).toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown', cause: { outcome: 'none' } })
+    expect((await memory.inspect('k'))?.state ?? 'free').toBe(state)
+    await clock.advanceUntil(() => waited.is() !== 'waiting')
+    expect(waited.error()).toMatchObject({ code: 'STORE_ERROR', outcome: 'none' }) // another claim, of which nothing is in doubt
+  })
+
+  it('a lost reply stays in doubt for as long as the caller waits (G13)', async () => {
+    const { clock, net, client } = setUp()
+    net.next('acquire', { dropAfter: 'error' }, ...Array(20).fill({ dropBefore: 'error' }))
+    const waited = track(client().acquire('k', { waitMs: 2_000 }))
+    await clock.advanceUntil(() => waited.is() !== 'waiting')
+    expect(net.callsOf('acquire').length).toBeGreaterThan(3)
+    expect(waited.error()).toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown' })
+  })
+
+  it('trouble that lasts ends the wait at once also after a lost reply, and says both (G13)', async () => {
+    const { clock, net, client } = setUp()
+    const lasting = new StoreError('a right is missing', { outcome: 'none', lasting: true })
+    net.next('acquire', { dropAfter: 'error' }, { fail: lasting })
+    const waited = track(client().acquire('k', { waitMs: 60_000 }))
+    await clock.settle()
+    expect(waited.error()).toMatchObject({ outcome: 'unknown', lasting: true, cause: { outcome: 'none' } })
+  })
+
+  it('a grant that is heard of too late is no certain refusal (G13)', async () => {
+    const { clock, net, client } = setUp({ givesUp: false })
+    net.next('acquire', { delayAfterMs: 600 }, { delayBeforeMs: 300, dropBefore: 'error' })
+    const tried = track(client().tryAcquire('k', { callTimeoutMs: 500 }))
+    await clock.advanceUntil(() => tried.is() !== 'waiting')
+    expect(tried.error()).toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown' })
+  })
+
   it('a token that is no safe integer is refused, never rounded, and the claim is withdrawn', async () => {
     const { clock, memory, net, client } = setUp()
     const leases = client({

@@ -142,7 +142,48 @@ describe('the line', () => {
   })
 })
 
+describe('what a process knows', () => {
+  it('of a key in use is kept, however many others are used meanwhile', async () => {
+    const { clock, net, client } = setUp()
+    await client({ holder: 'other' }).acquire('wanted')
+    const leases = client({ holder: 'me' })
+    await leases.acquire('held')
+    const waiting = track(leases.acquire('wanted', { waitMs: 60_000, ttlMs: 30_000 }))
+    await clock.settle()
+    for (let n = 0; n < 600; n++) await (await leases.acquire(`other:${n}`)).release()
+    const asked = net.callsOf('acquire').length
+    expect(await leases.tryHold('held', () => 1)).toMatchObject({ held: false, by: 'me' })
+    expect(await leases.tryHold('wanted', () => 1)).toMatchObject({ held: false, by: 'other' })
+    expect(net.callsOf('acquire')).toHaveLength(asked)
+    expect(waiting.is()).toBe('waiting')
+  })
+
+  it('of a key is no reason to wait: it is taken and given back as often as one likes', async () => {
+    const { client } = setUp()
+    const leases = client()
+    const tokens: number[] = []
+    for (let n = 0; n < 1_200; n++) {
+      const lease = await leases.acquire(`k${n % 600}`)
+      tokens.push(lease.token)
+      await lease.release()
+    }
+    expect(new Set(tokens)).toEqual(new Set([1, 2]))
+  })
+})
+
 describe('tryAcquire while others of the process wait', () => {
+  it('is not refused on account of a lease whose deadline is over', async () => {
+    const { clock, memory, client, eventsOf } = setUp()
+    const leases = client()
+    const stale = await leases.acquire('k', { ttlMs: 1_000 })
+    clock.block(2_000) // no timer has told the lease yet
+    await memory.withdraw('k', stale.grant.claim)
+    const tried = track(leases.tryAcquire('k'))
+    await clock.settle()
+    expect(tried.value()?.token).toBe(stale.token + 1)
+    expect(eventsOf('lost')).toHaveLength(1)
+  })
+
   it('is refused at once when this process holds the key, without asking the store', async () => {
     const { clock, net, client } = setUp()
     const leases = client({ holder: 'me' })
@@ -331,6 +372,17 @@ describe('a handover', () => {
     expect(next?.held).toBe(true)
     expect(eventsOf('lost')).toEqual([])
     expect(value.value()).toBe('done')
+  })
+
+  it('whose reply was lost leaves the release unknown when the repeat certainly did nothing (G13)', async () => {
+    const { clock, net, client } = setUp()
+    const leases = client()
+    const lease = await leases.acquire('k')
+    void leases.acquire('k').catch(() => {})
+    net.next('acquire', { dropAfter: 'error' }, { dropBefore: 'error' })
+    const released = track(lease.release())
+    await clock.advanceUntil(() => released.is() !== 'waiting')
+    expect(released.value()).toMatchObject({ is: 'unknown', cause: { outcome: 'unknown' } })
   })
 
   it('that the store does not answer is not waited for longer than two calls', async () => {

@@ -78,6 +78,35 @@ describe('10,000 leases of one client', () => {
     expect(held.every((lease) => lease.held)).toBe(true)
   })
 
+  it('that a stall made due at once are spread over half of a period again', async () => {
+    const { clock, net, held } = await hold()
+    await clock.advance(20_000)
+    clock.block(4_000) // all but the last tenth became due meanwhile
+    await clock.advance(10)
+    const before = net.callsOf('renew').length
+    await clock.advance(5_000)
+    const sent = new Map<number, number>()
+    for (const call of net.callsOf('renew').slice(before)) {
+      const tick = Math.floor(call.sentMs / 250)
+      sent.set(tick, (sent.get(tick) ?? 0) + call.request.length)
+    }
+    // In ticks of 250 ms of the 5 s period; ten of them without the spread would be two.
+    expect(Math.max(...sent.values())).toBeLessThan(2_500)
+    expect([...sent.values()].filter((count) => count > 500).length).toBeGreaterThanOrEqual(8)
+    expect(held.every((lease) => lease.held)).toBe(true)
+  })
+
+  it('count their next time from their send, however late the answer', async () => {
+    const { clock, net, client } = setUp({ givesUp: false })
+    const lease = await client().acquire('k', { ttlMs: 10_000, callTimeoutMs: 1_500 })
+    net.always('renew', { delayAfterMs: 1_200 })
+    await clock.advance(30_000)
+    const sent = net.callsOf('renew').map(({ sentMs }) => sentMs)
+    expect(sent.length).toBeGreaterThanOrEqual(5)
+    for (let i = 1; i < sent.length; i++) expect((sent[i] ?? 0) - (sent[i - 1] ?? 0)).toBeLessThanOrEqual(5_000)
+    expect(lease.held).toBe(true)
+  })
+
   it('that failed together are tried again together', async () => {
     const { clock, net, held } = await hold()
     await clock.advance(4_000)

@@ -1,6 +1,14 @@
 // Waiting: how long, how often, what a retry policy sees, and that a lost wake-up costs time, never the lease (G8).
 import { describe, expect, it } from 'vitest'
-import { exponential, fixed, InvalidArgumentError, noRetry, type Situation } from '../../src/index.js'
+import {
+  exponential,
+  fixed,
+  InvalidArgumentError,
+  type LeaseStore,
+  noRetry,
+  type Situation,
+  StoreError,
+} from '../../src/index.js'
 import { defaultRetry } from '../../src/lease/retry.js'
 import { setUp, track } from './world.js'
 
@@ -36,6 +44,26 @@ describe('a wait', () => {
       expect(waiting.is()).toBe('resolved')
     },
   )
+
+  it('of each of many keys in one process asks on ticks that all share', async () => {
+    const { clock, memory, net, client } = setUp()
+    const keys = Array.from({ length: 200 }, (_, i) => `k${i}`)
+    for (const key of keys) await memory.acquire({ key, claim: 'other', holder: 'other', ttlMs: 3_600_000 })
+    const leases = client()
+    const waiting = []
+    for (const key of keys) {
+      waiting.push(leases.acquire(key, { waitMs: 10_000 }).catch(() => {}))
+      await clock.advance(8.3)
+    }
+    await clock.advance(1_000)
+    const before = net.callsOf('acquire').length
+    await clock.advance(5_000)
+    const asked = net.callsOf('acquire').slice(before)
+    expect(asked.length).toBeGreaterThanOrEqual(5 * keys.length)
+    expect(asked.length).toBeLessThan(5.5 * keys.length)
+    expect(new Set(asked.map(({ sentMs }) => sentMs)).size).toBeLessThanOrEqual(101)
+    await clock.advanceUntil(Promise.all(waiting))
+  })
 
   it.each([true, false])(
     'for a lease given back with every wake-up lost ends within one poll (fair: %s)',
@@ -84,6 +112,50 @@ describe('a wait', () => {
     expect([two?.request.claim, three]).toEqual([one?.request.claim, undefined])
   })
 
+  it('of 0 outlasts a record that is new: the same attempt, and the term counts from the request that is granted', async () => {
+    const { clock, net, client } = setUp()
+    let toldMs = Number.NaN
+    const store: LeaseStore = {
+      ...net,
+      async acquire(request, call) {
+        if (Number.isNaN(toldMs)) toldMs = clock.monoMs()
+        const leftMs = toldMs + 1_000 - clock.monoMs()
+        if (leftMs <= 0) return net.acquire(request, call)
+        return { is: 'held', because: 'new', holder: '', token: 0, remainingMs: leftMs }
+      },
+    }
+    const lease = track(client({ store }).acquire('k', { waitMs: 0, ttlMs: 1_000 }))
+    await clock.advance(1_000)
+    expect(lease.value().remainingMs).toBe(900)
+    await clock.advance(10_000) // it is renewed in time
+    expect(lease.value().held).toBe(true)
+    await lease.value().release()
+  })
+
+  it('does not ask for ever a store whose records are new for ever, and sends nothing once it is given up', async () => {
+    const { clock, net, client } = setUp({ fair: false })
+    let asked = 0
+    const store: LeaseStore = {
+      ...net,
+      async acquire() {
+        asked++
+        return { is: 'held', because: 'new', holder: '', token: 0, remainingMs: 1_000 }
+      },
+    }
+    const refused = track(client({ store }).acquire('k', { waitMs: 0 }))
+    await clock.advance(60_000)
+    expect(refused.error()).toMatchObject({ code: 'LEASE_HELD' })
+    expect(asked).toBe(5)
+    const controller = new AbortController()
+    const aborted = track(client({ store }).acquire('k', { signal: controller.signal }))
+    await clock.settle()
+    controller.abort(new Error('enough'))
+    await clock.advance(60_000)
+    expect(aborted.error()).toMatchObject({ message: 'enough' })
+    expect(asked).toBe(6)
+    expect(net.callsOf('withdraw')).toEqual([])
+  })
+
   it('that is over while its first attempt is unanswered ends with the answer to it', async () => {
     const { clock, net, client } = setUp()
     net.next('acquire', { delayAfterMs: 1_000 })
@@ -125,6 +197,26 @@ describe('a wait', () => {
     await clock.settle()
     expect(waiting.error()).toBe(mine)
     expect(net.callsOf('acquire')).toHaveLength(1)
+  })
+
+  it.each(['from the start', 'in the middle'])('ends at once with trouble that lasts, %s (C50)', async (when) => {
+    const { clock, memory, net, client } = setUp({ fair: false })
+    const missing = new StoreError('the right to update is missing', { outcome: 'none', lasting: true })
+    await memory.acquire({ key: 'k', claim: 'c', holder: 'other', ttlMs: 600_000 })
+    if (when === 'in the middle') net.next('acquire', {}, {})
+    net.always('acquire', { fail: missing })
+    const waiting = track(client().acquire('k', { waitMs: Number.POSITIVE_INFINITY }))
+    await clock.advance(5_000)
+    expect(waiting.error()).toBe(missing)
+    expect(net.callsOf('acquire').length).toBeLessThanOrEqual(3)
+  })
+
+  it('goes on through trouble of the moment (C50)', async () => {
+    const { clock, net, client } = setUp()
+    net.next('acquire', ...Array.from({ length: 5 }, () => ({ fail: new StoreError('busy', { outcome: 'none' }) })))
+    const waiting = track(client().acquire('k', { waitMs: Number.POSITIVE_INFINITY }))
+    await clock.advance(10_000)
+    expect(waiting.is()).toBe('resolved')
   })
 })
 
@@ -184,6 +276,28 @@ describe('a retry policy', () => {
     await clock.advance(10_000)
     expect(waiting.error()).toMatchObject({ code: 'LEASE_HELD' })
     expect(net.callsOf('acquire')).toHaveLength(attempts)
+  })
+
+  it('has its intervals and their number to itself, whatever wakes the waiter', async () => {
+    const { clock, memory, net, client } = setUp({ fair: false })
+    await memory.acquire({ key: 'k', claim: 'c0', holder: 'other', ttlMs: 600_000 })
+    const startMs = clock.monoMs()
+    const seen: [number, number][] = []
+    const retry = ({ attempt }: Situation) => {
+      seen.push([attempt, clock.monoMs() - startMs])
+      return attempt < 4 ? 500 : null
+    }
+    const waiting = track(client().acquire('k', { retry, waitMs: Number.POSITIVE_INFINITY }))
+    for (let i = 1; i <= 10; i++) {
+      await clock.advance(130)
+      // Freed and taken again before anybody has asked: a wake-up that comes to nothing.
+      void memory.revoke('k', { force: true })
+      void memory.acquire({ key: 'k', claim: `c${i}`, holder: 'other', ttlMs: 600_000 })
+    }
+    await clock.advance(10_000)
+    expect(waiting.error()).toMatchObject({ code: 'LEASE_HELD', waitedMs: 1_500 })
+    expect(seen).toEqual([0, 500, 1_000, 1_500].map((ms, i) => [i + 1, ms]))
+    expect(net.callsOf('acquire').length).toBeGreaterThan(10)
   })
 
   it.each([Number.NaN, -1, undefined, '5', {}])(

@@ -32,20 +32,28 @@ describe('an acquire that is given up is withdrawn', () => {
 
   it('aborted in the very turn in which it was granted', async () => {
     const world = setUp()
-    const { clock, net, client } = world
+    const { clock, memory, net, client } = world
+    await memory.acquire({ key: 'k', claim: 'elsewhere', holder: 'elsewhere', ttlMs: 300 })
     const controller = new AbortController()
+    const granted: string[] = []
     const store: LeaseStore = {
       ...net,
       acquire: (request, call) => {
         const answer = net.acquire(request, call)
         // Two steps after the answer: the client has heard of it, and has not acted on it yet.
-        void answer.then(() => queueMicrotask(() => controller.abort(new Error('stop'))))
+        void answer.then(({ is }) => {
+          if (is !== 'granted') return
+          granted.push(request.claim)
+          queueMicrotask(() => controller.abort(new Error('stop')))
+        })
         return answer
       },
     }
     const given = track(client({ store }).acquire('k', { signal: controller.signal }))
-    await clock.settle()
+    await clock.advance(1_000)
     expect(given.is()).toBe('rejected')
+    expect(granted).toHaveLength(1)
+    expect(claimsOf(world, 'withdraw')).toEqual(granted)
     await clock.advance(1_000)
     expect(await world.holder('k')).toBeUndefined()
   })

@@ -50,6 +50,7 @@ const breaks: [Guard | string, Scope, Guard[], Rule][] = [
   ['takesBack', { ...two, clients: [{ asks: 2 }, { asks: 1 }] }, ['takesBack'], 'ghost'],
   ['comparesTheDeadline', two, ['comparesTheDeadline'], 'token'],
   ['writesBack', unequal, ['writesBack'], 'token'],
+  ['takesBackVotes', two, ['takesBackVotes'], 'ghost'],
   ['takesBackStrays', ends, ['takesBackStrays'], 'ghost'],
   ['endingHasNoVote', again, ['endingHasNoVote'], 'two believe'],
   ['releasesWhatIsOpen', two, ['releasesWhatIsOpen'], 'ghost'],

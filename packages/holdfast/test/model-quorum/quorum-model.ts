@@ -6,12 +6,14 @@
 // Each guard can be switched off; then a rule must break, or the guard (or this model) is good for nothing.
 import type { Granted, RenewOutcome } from '../../src/store/contract.js'
 import * as protocol from '../../src/store/protocol.js'
-import { isFirst, judge, judgeRenewal, majorityOf, type Vote } from '../../src/stores/quorum/vote.js'
+import { isFirst, isHeldByAnother, judge, judgeRenewal, majorityOf, type Vote } from '../../src/stores/quorum/vote.js'
 import type { Model } from '../model/explorer.js'
 import { NOW, plain, rules, textOf, tick, unknown } from '../model/key-store.js'
 import type { Answer, Client, Column, Guard, Message, Rule, Scope, State } from './quorum-state.js'
 
 const NOTHING: RenewOutcome | undefined = undefined
+/** A release that is sent only when nothing of its claim is on its way to the node any more. */
+const HELD_BACK = -1
 const PENDING: Vote = { is: 'pending' }
 const isRequest = ({ kind }: Message) => kind !== 'answer' && kind !== 'healed' && kind !== 'renewed'
 
@@ -159,7 +161,7 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
 
   /** A node takes the end of a claim. */
   function end(column: Column, { kind, claim }: Pick<Message, 'kind' | 'claim'>): Column {
-    if (kind === 'release') return { ...column, node: plain(protocol.release(column.node, claim, NOW).state) }
+    if (kind === 'release') return { ...column, node: plain(protocol.release(column.node, claim, NOW, rules).state) }
     const { state } = protocol.withdraw(column.node, claim, NOW, rules)
     return { ...column, node: plain(on('remembersEnded') ? state : { ...state, ended: [], lastEnded: '' }) }
   }
@@ -238,9 +240,10 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
         { repeats: client.repeats - 1 },
       )
     }
-    if (verdict.refused && !votes.some((vote) => vote.is === 'granted')) {
+    if (verdict.refused && (!votes.some((vote) => vote.is === 'granted') || isHeldByAnother(votes, majority))) {
+      const isVote = (is?: Vote['is']) => is === 'failed' || (is === 'granted' && on('takesBackVotes'))
       const back = (column: Column) =>
-        column.votes[c]?.is === 'failed' || (column.stray[c] === true && on('takesBackStrays'))
+        isVote(column.votes[c]?.is) || (column.stray[c] === true && on('takesBackStrays'))
       return setClient(
         mapColumns(state, (column) =>
           back(column) ? setStray(withdrawOn(column, c, client.claim), c, false) : column,
@@ -382,6 +385,7 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
         for (const one of column.messages) {
           if (handled.has(one.text)) continue
           handled.add(one.text)
+          if (one.n === HELD_BACK && isOpen(column, one.claim)) continue
           if (isRequest(one)) {
             const taken = arrive(column, one)
             const columns = state.columns.map((other, i) => (i === place ? taken : other))
@@ -426,15 +430,20 @@ export function quorumModel(scope: Scope, off: readonly Guard[] = []): Model<Sta
         if (client.is === 'asking' && scope.patient !== true) to(`${name} gives up`, giveUp(state, c))
         if (client.is === 'held' && !waits) {
           const { claim } = client
-          const freed = mapColumns(state, (column) =>
-            forget(
-              isOpen(column, claim) && on('releasesWhatIsOpen')
-                ? withdrawOn(column, c, claim)
-                : endOn(column, c, claim, 'release'),
+          const free = (column: Column, waits: boolean): Column => {
+            if (!isOpen(column, claim) || !on('releasesWhatIsOpen')) return endOn(column, c, claim, 'release')
+            if (!waits) return withdrawOn(column, c, claim)
+            return put(column, message({ kind: 'release', client: c, claim, n: HELD_BACK, floor: 0 }))
+          }
+          const released = (waits: boolean) =>
+            setClient(
+              mapColumns(state, (column) => forget(free(column, waits), c)),
               c,
-            ),
-          )
-          to(`${name} releases`, setClient(freed, c, { ...rest, is: 'idle', claim: '' }))
+              { ...rest, is: 'idle', claim: '' },
+            )
+          to(`${name} releases`, released(false))
+          if (on('releasesWhatIsOpen') && state.columns.some((column) => isOpen(column, claim)))
+            to(`${name} releases, and waits for what is on its way`, released(true))
           if (client.renewals > 0) {
             const n = client.n + 1
             const sent = mapColumns(state, (column) =>

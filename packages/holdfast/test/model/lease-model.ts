@@ -260,7 +260,7 @@ export function leaseModel(scope: Scope, off: readonly Guard[] = []): Model<Stat
         return
       }
       case 'release': {
-        const { state, answer } = protocol.release(before, claim, NOW)
+        const { state, answer } = protocol.release(before, claim, NOW, rules)
         setStore(next, state)
         if (answer.is === 'released' && n === 1) end(next, claim) // else its withdrawal is to come
         reply('released')

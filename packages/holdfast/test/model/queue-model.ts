@@ -90,7 +90,7 @@ export function queueModel(
         if (waiter.is === 'holding')
           step(`${claim} releases`, (next) => {
             me(next).is = 'gone'
-            next.store = protocol.release(next.store, claim, NOW).state
+            next.store = protocol.release(next.store, claim, NOW, rules).state
           })
         if ((waiter.is === 'waiting' || waiter.is === 'holding') && state.deaths > 0)
           step(`${claim} dies`, (next) => {

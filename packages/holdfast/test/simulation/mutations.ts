@@ -4,6 +4,8 @@
 import type { ScenarioName } from 'holdfast/testing'
 import { belief } from './mutations/belief.js'
 import { ghosts } from './mutations/ghosts.js'
+import { observed } from './mutations/observed.js'
+import { quorum } from './mutations/quorum.js'
 import { store } from './mutations/store.js'
 import { waiting } from './mutations/waiting.js'
 import { work } from './mutations/work.js'
@@ -26,7 +28,15 @@ export interface Mutation {
   readonly expects: readonly string[]
 }
 
-export const mutations: readonly Mutation[] = [...belief, ...ghosts, ...store, ...waiting, ...work]
+export const mutations: readonly Mutation[] = [
+  ...belief,
+  ...ghosts,
+  ...observed,
+  ...quorum,
+  ...store,
+  ...waiting,
+  ...work,
+]
 
 /** A guard that the simulation cannot see. */
 export interface Unseen {
@@ -39,10 +49,34 @@ export interface Unseen {
 
 export const unseen: readonly Unseen[] = [
   {
+    guard: 'a turn that is told counts as a grant only soon after the last question',
+    file: 'lease/told-turn.ts',
+    why: 'a lease that begins with a shorter term is safe, only easier to lose',
+    seenBy: { file: 'lease/told-turn.test.ts', title: 'the last question was some time ago' },
+  },
+  {
+    guard: 'a release by the claim that was told its turn ends it',
+    file: 'store/protocol.ts',
+    why: 'without it the turn runs out by itself, one poll later at most, as one does whose waiter has died',
+    seenBy: { file: 'lease/told-turn.test.ts', title: 'is given back without having been renewed' },
+  },
+  {
+    guard: 'the first renewal of a short term has a time-out that leaves time for others',
+    file: 'lease/lease.ts',
+    why: 'without it the lease ends at its deadline, which is safe, only sooner',
+    seenBy: { file: 'lease/told-turn.test.ts', title: 'outlives the loss of its first renewal' },
+  },
+  {
     guard: 'a grant that comes after its own deadline is none, and its claim is withdrawn',
     file: 'lease/waiting.ts',
     why: 'the lease made of it would be lost at its first look, and its term is over but for the margin',
     seenBy: { file: 'lease/withdrawal.test.ts', title: 'answered too late to be of use' },
+  },
+  {
+    guard: 'a repeat that certainly did nothing leaves it unknown whether the first was applied',
+    file: 'lease/waiting.ts',
+    why: 'what an error says of its request changes nothing that the store or the holder does',
+    seenBy: { file: 'lease/acquire.test.ts', title: 'no repeat that certainly did nothing makes it certain (G13)' },
   },
   {
     guard: 'a renewal that is confirmed after the loss is withdrawn',
@@ -61,5 +95,20 @@ export const unseen: readonly Unseen[] = [
     file: 'lease/local-queue.ts',
     why: 'the memory store queues, so it passes the turn on by itself',
     seenBy: { file: 'lease/local-queue.test.ts', title: 'at most maxHandovers in a row' },
+  },
+  {
+    guard: 'a key that this process holds or wants is not forgotten for the sake of others',
+    file: 'lease/local-queue.ts',
+    why: 'it uses fewer keys than are remembered without a look',
+    seenBy: {
+      file: 'lease/local-queue.test.ts',
+      title: 'of a key in use is kept, however many others are used meanwhile',
+    },
+  },
+  {
+    guard: 'an owner whose deadline is over is looked at before anybody is refused on its account',
+    file: 'lease/local-queue.ts',
+    why: 'without it one more is told that the key is held, until the alarm of the lease fires',
+    seenBy: { file: 'lease/local-queue.test.ts', title: 'is not refused on account of a lease whose deadline is over' },
   },
 ]

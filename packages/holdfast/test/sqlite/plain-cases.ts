@@ -129,7 +129,7 @@ class Reference {
     const nowMs = wallMs + this.offsetMs
     let forgotten = 0
     for (const [name, { state, atMs }] of this.#rows) {
-      if (atMs > nowMs || !protocol.isForgettable(state, nowMs)) continue
+      if (atMs > nowMs || !protocol.isForgettable(state, nowMs) || state.token >= (nowMs + 1) * 1_000) continue
       this.#rows.delete(name)
       this.prunedToken = Math.max(this.prunedToken, state.token)
       forgotten++
@@ -167,7 +167,7 @@ async function both(
     const answer = await store.release(grantOf(name, one.claim))
     assert.deepEqual(
       answer,
-      step((state, nowMs) => protocol.release(state, one.claim, nowMs)),
+      step((state, nowMs) => protocol.release(state, one.claim, nowMs, reference.rules)),
     )
   } else if (one.is === 'withdraw') {
     await store.withdraw(name, one.claim)

@@ -343,6 +343,19 @@ const time: Case[] = [
 
 const upkeep: Case[] = [
   {
+    name: 'prune keeps a token that is ahead of the clock, which would move those of all keys',
+    async run({ open }) {
+      const store = open()
+      await store.acquire(request('ahead', 'a', { tokenFloor: 9e15 }))
+      await store.release(grantOf('ahead', 'a'))
+      assert.equal(await store.prune({ olderThanMs: 0 }), 0)
+      const another = await store.acquire(request('another', 'a'))
+      assert.ok(another.is === 'granted' && another.token < 9e15)
+      const again = await store.acquire(request('ahead', 'b'))
+      assert.ok(again.is === 'granted' && again.token === 9e15 + 1)
+    },
+  },
+  {
     name: 'prune forgets free keys only, and after the retention by itself',
     async run({ open, raw }) {
       const store = open({ retentionMs: 0, endedRetentionMs: 60_000 })

@@ -2,6 +2,7 @@
 import type { Mutation } from '../mutations.js'
 
 const contender = 'lease/waiting.js'
+const toldTurn = 'lease/told-turn.js'
 const queue = 'lease/local-queue.js'
 const protocol = 'store/protocol.js'
 
@@ -67,18 +68,53 @@ export const waiting: readonly Mutation[] = [
     expects: ['G8'],
   },
   {
-    name: 'two-contenders',
-    guard: 'an owner whose lease is over is looked at before its queue is used',
-    file: queue,
-    find: 'this.#queues.get(key)?.look();',
-    replace: '',
-    also: {
-      file: queue,
-      find: 'if (owner !== undefined && owner.endError === undefined)',
-      replace: 'if (owner?.held === true)',
-    },
-    scenario: 'sleep-and-steps',
+    name: 'told-of-an-earlier-turn',
+    guard: 'a turn that was told before the last refusal is none',
+    file: toldTurn,
+    find: 'turn.token <= refused.token',
+    replace: 'false',
+    scenario: 'lossy',
     seeds: 60,
-    expects: ['G8'],
+    expects: ['G5'],
+  },
+  {
+    name: 'told-counts-from-now',
+    guard: 'the term of a turn that was told counts from the last question that was answered',
+    file: toldTurn,
+    find: 'sentMs: refused.sentMs,',
+    replace: 'sentMs: nowMs,',
+    also: {
+      file: toldTurn,
+      find: 'if (nowMs - refused.sentMs > Math.min(TOLD_WITHIN_MS, termMs / 4))',
+      replace: 'if (false)',
+    },
+    scenario: 'pauses',
+    seeds: 60,
+    expects: ['G5'],
+  },
+  {
+    name: 'told-turn-outlives-its-place',
+    guard: 'a turn that was told lasts no longer than the place in the queue',
+    file: protocol,
+    find: 'Math.min(reservedUntilMs, head.freshUntilMs)',
+    replace: 'reservedUntilMs',
+    scenario: 'lossy',
+    seeds: 60,
+    expects: ['G1'],
+  },
+  {
+    name: 'told-token-not-raised',
+    guard: 'a turn that is told has a token of its own',
+    file: protocol,
+    find: 'const told = { ...head, toldToken: token };',
+    replace: 'const told = { ...head, toldToken: (token = state.token) };',
+    also: {
+      file: protocol,
+      find: 'const token = rules.nextToken(state.token, 0, nowMs);',
+      replace: 'let token = rules.nextToken(state.token, 0, nowMs);',
+    },
+    scenario: 'handover',
+    seeds: 60,
+    expects: ['G2', 'G5', 'G7'],
   },
 ]

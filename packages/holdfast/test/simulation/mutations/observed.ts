@@ -1,0 +1,77 @@
+// The guards of observed expiry behind G1 and G2.
+import type { Mutation } from '../mutations.js'
+
+export const observed: readonly Mutation[] = [
+  {
+    name: 'old-sighting-counts',
+    guard: 'a sign of life begins the wait anew',
+    file: 'store/observed/sightings.js',
+    find: 'known?.beat === beat ? known.sinceMs : nowMs',
+    replace: 'known?.sinceMs ?? nowMs',
+    scenario: 'observed',
+    seeds: 20,
+    expects: ['G1'],
+  },
+  {
+    name: 'renewal-is-no-sign-of-life',
+    guard: 'a renewal is a sign of life',
+    file: 'store/observed/store.js',
+    find: "() => 'renewal'",
+    replace: "() => 'other'",
+    scenario: 'observed',
+    seeds: 20,
+    expects: ['G1'],
+  },
+  {
+    name: 'written-over-any-version',
+    guard: 'a write is over the version that was read, however late it arrives',
+    file: 'testing/versioned-register.js',
+    find: 'if (this.#records.get(key)?.version !== over?.version)\n            return undefined;',
+    replace: '',
+    scenario: 'observed-late',
+    seeds: 20,
+    expects: ['G1', 'G2'],
+  },
+  {
+    name: 'term-of-the-grant-only',
+    guard: 'a record says how long its last sign of life is good for, however long the grant was',
+    file: 'store/observed/state.js',
+    find: 'Math.ceil(Math.round((state.expiresMs - at.monoMs) * 1e3) / 1e3)',
+    replace: '(before === undefined ? Math.ceil(state.expiresMs - at.monoMs) : before.ttlMs / 2)',
+    scenario: 'observed',
+    seeds: 20,
+    expects: ['G1'],
+  },
+  {
+    name: 'transitions-count-other-holders-only',
+    guard: 'leaseTransitions goes up at every grant, also to the same holder',
+    file: 'stores/kubernetes/lease.js',
+    find: "(kind === 'grant' ? 1 : 0)",
+    replace:
+      "(kind === 'grant' && (over === null || over.transitions === 0 || over.record.holder !== record.holder) ? 1 : 0)",
+    scenario: 'kubernetes',
+    seeds: 20,
+    expects: ['G2'],
+  },
+  {
+    name: 'renewal-leaves-the-time-alone',
+    guard: 'each renewal changes renewTime, which is what observers see',
+    file: 'stores/kubernetes/lease.js',
+    find: 'const now = toMicroTime(signOfLife(wallMs * 1e3, fromMicroTime(before.renewTime)));',
+    replace:
+      "const now = kind === 'renewal' ? before.renewTime : toMicroTime(signOfLife(wallMs * 1e3, fromMicroTime(before.renewTime)));",
+    scenario: 'kubernetes',
+    seeds: 20,
+    expects: ['G1'],
+  },
+  {
+    name: 'put-over-any-version',
+    guard: 'a PUT carries the resourceVersion that was read, however late it arrives',
+    file: 'testing/lease-objects.js',
+    find: "if (before?.resourceVersion !== resourceVersion)\n            throw new Refused(409, 'Conflict');",
+    replace: '',
+    scenario: 'kubernetes',
+    seeds: 20,
+    expects: ['G1', 'G2'],
+  },
+]
