@@ -1,6 +1,6 @@
 // Nodes that hang, throw, restart empty or are cut off: what the quorum answers, and what it leaves behind.
 import { describe, expect, it } from 'vitest'
-import { createLeases, StoreError } from '../../src/index.js'
+import { createLeases, fixed, StoreError } from '../../src/index.js'
 import { seededRandom } from '../../src/testing/index.js'
 import { expectStoreError, NODE_TIMEOUT_MS, TTL_MS, tokenAt, world } from './world.js'
 
@@ -70,6 +70,16 @@ describe('a node that throws', () => {
     const answer = await one.acquire('b')
     expectStoreError(answer, 'unknown')
     expect(String(answer)).toContain('node 1 (server 1) failed to answer an acquire: broken')
+  })
+
+  it.each([0, 1, 2])('at once does not hide that another holds the key: node %i is down', async (down) => {
+    const { client } = world(3)
+    await client().granted('b')
+    const one = client()
+    one.to[down]?.always('acquire', { dropBefore: 'error' })
+    for (const [place, to] of one.to.entries())
+      if (place !== down) to.always('acquire', { delayAfterMs: 5 * place + 1 })
+    expect(await one.acquire('a')).toMatchObject({ is: 'held', because: 'held', holder: 'holder of b' })
   })
 
   it('is told apart: certainly nothing done, or perhaps something', async () => {
@@ -181,6 +191,31 @@ describe('late answers', () => {
     expect(await servers[2]?.inspect()).toBeNull()
   })
 
+  it('a release waits where the acquire has not been answered, and is an ordinary one then', async () => {
+    const { client, clock, servers } = world(3)
+    const one = client()
+    one.to[2]?.next('acquire', { delayBeforeMs: NODE_TIMEOUT_MS / 2 })
+    await one.granted('a')
+    expect(await one.released('a')).toBe('released')
+    expect(one.to[2]?.callsOf('release')).toHaveLength(0)
+    await clock.advance(NODE_TIMEOUT_MS)
+    expect(await servers[2]?.inspect()).toMatchObject({ state: 'free', changes: 1 })
+    expect(one.to[2]?.callsOf('release')).toHaveLength(1)
+    expect(one.to[2]?.callsOf('withdraw')).toHaveLength(0)
+  })
+
+  it('a release that waited too long is a withdrawal, and is not sent after it', async () => {
+    const { client, clock, servers } = world(3)
+    const one = client()
+    one.to[2]?.next('acquire', { delayBeforeMs: 3 * NODE_TIMEOUT_MS })
+    one.to[2]?.always('withdraw', { delayAfterMs: 5 * NODE_TIMEOUT_MS })
+    await one.granted('a')
+    expect(await one.released('a')).toBe('released')
+    await clock.advance(4 * NODE_TIMEOUT_MS)
+    expect(await servers[2]?.holder()).toBeUndefined()
+    expect(one.to[2]?.callsOf('release')).toHaveLength(0)
+  })
+
   it('an acquire that was withdrawn in the middle is not granted by the votes that it had', async () => {
     const { client, clock, holders } = world(3)
     const one = client()
@@ -269,6 +304,60 @@ describe('healing', () => {
     expect(await servers[1]?.holder()).toBeUndefined()
     // The revoked term runs out: nobody is overtaken while believing.
     expect(await client().acquire('b')).toMatchObject({ is: 'held' })
+  })
+
+  it('is done by a process that adopted the lease as well: the token is the greatest that a majority keeps', async () => {
+    const { client, servers, holders, clock } = world(5)
+    const one = client()
+    one.cut(4)
+    const grant = await one.granted('a', { meta: { job: 1 }, tokenFloor: 2 ** 51 })
+    // A node that knows a smaller token for the claim, as one that an earlier round reached.
+    await servers[4]?.connect().acquire(one.request('a', { tokenFloor: 1, meta: { job: 1 } }))
+    const other = client()
+    servers[0]?.restartEmpty()
+    expect(await other.renewed('a')).toBe('renewed')
+    await clock.advance(1)
+    expect(await holders()).toEqual(['a', 'a', 'a', 'a', 'a'])
+    expect(await servers[0]?.inspect()).toMatchObject({ token: grant.token, holder: 'holder of a', meta: { job: 1 } })
+    expect(other.to[1]?.callsOf('inspect')).toHaveLength(1)
+    servers[1]?.restartEmpty()
+    expect(await other.renewed('a')).toBe('renewed')
+    await clock.advance(1)
+    expect(await tokenAt(servers[1])).toBe(grant.token)
+    expect(other.to[1]?.callsOf('inspect')).toHaveLength(1) // known by now
+  })
+
+  it('of an adopted lease is left alone when it ends meanwhile, is revoked, or a majority cannot be read', async () => {
+    const { client, servers, clock } = world(3)
+    const one = client()
+    const other = client()
+    await one.granted('a')
+    servers[0]?.restartEmpty()
+    for (const to of other.to) to.next('inspect', { delayAfterMs: 20 })
+    expect(await other.renewed('a')).toBe('renewed')
+    expect(await other.released('a')).toBe('released')
+    await clock.advance(NODE_TIMEOUT_MS)
+    expect(await servers[0]?.inspect()).toBeNull()
+
+    await one.granted('b')
+    servers[0]?.restartEmpty()
+    for (const to of other.to) to.next('inspect', { delayBeforeMs: 20 })
+    expect(await other.renewed('b')).toBe('renewed')
+    await servers[1]?.connect().revoke('k')
+    await clock.advance(NODE_TIMEOUT_MS)
+    expect(await servers[0]?.holder()).toBeUndefined()
+
+    const more = world(3)
+    await more.client().granted('c')
+    const adopter = more.client()
+    more.servers[0]?.restartEmpty()
+    adopter.to[1]?.next('inspect', { dropBefore: true })
+    expect(await adopter.renewed('c')).toBe('renewed')
+    await more.clock.advance(2 * NODE_TIMEOUT_MS)
+    expect(await more.servers[0]?.holder()).toBeUndefined()
+    expect(await adopter.renewed('c')).toBe('renewed') // and tries again
+    await more.clock.advance(1)
+    expect(await more.servers[0]?.holder()).toBe('c')
   })
 
   it('gives back a thousand leases a few at a time', async () => {
@@ -422,6 +511,19 @@ describe('under the client', () => {
     const failed = await clock.advanceUntil(leases.acquire('other', { waitMs: 500 }).catch((error: unknown) => error))
     expect(failed).toBeInstanceOf(StoreError)
   })
+
+  it.each([1, 2, 3])(
+    'a majority that refuses connections is a StoreError, never "held", after %i attempts (G13)',
+    async (maxAttempts) => {
+      const { process, clock } = clientOn(3)
+      const { one, leases } = process()
+      for (const place of [0, 1]) one.to[place]?.always('any', { dropBefore: 'error' })
+      const retry = fixed({ delayMs: 50, maxAttempts })
+      expect(await clock.advanceUntil(leases.acquire('k', { retry }).catch((error: unknown) => error))).toBeInstanceOf(
+        StoreError,
+      )
+    },
+  )
 
   it('goes on with one node down for good while two contend for long', async () => {
     const { process, clock } = clientOn(3)

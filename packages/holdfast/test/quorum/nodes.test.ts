@@ -1,9 +1,14 @@
 // Which stores make a quorum, who is refused, and what the whole can do.
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import Database from 'libsql'
 import { describe, expect, it } from 'vitest'
 import { InvalidArgumentError, type LeaseStore } from '../../src/index.js'
 import { memoryCapabilities, memoryStore } from '../../src/stores/memory/index.js'
 import { quorumStore } from '../../src/stores/quorum/index.js'
-import { VirtualClock } from '../../src/testing/index.js'
+import { sqliteStore } from '../../src/stores/sqlite/index.js'
+import { faultyStore, VirtualClock } from '../../src/testing/index.js'
 import { isGranted, show, world } from './world.js'
 
 const stores = (n: number) => Array.from({ length: n }, () => memoryStore())
@@ -63,6 +68,112 @@ describe('quorumStore refuses', () => {
     expect(await one.released('a')).toBe('released')
     expect(isGranted(await one.acquire('b'))).toBe(true)
     expect(one.to[2]?.callsOf('acquire')).toHaveLength(1)
+  })
+})
+
+describe('which server a node is', () => {
+  /** Three memory nodes, each of which may be told to lead elsewhere, or to say nothing of itself. */
+  const named = () => {
+    const clock = new VirtualClock()
+    const ids = ['a', 'b', 'c']
+    const asked = [0, 0, 0]
+    const hung = new Set<number>()
+    const nodes = ids.map((_, place) => {
+      const to = faultyStore(memoryStore({ clock }), { clock })
+      return Object.assign(to, {
+        serverId: () => {
+          asked[place] = (asked[place] ?? 0) + 1
+          return hung.has(place) ? new Promise<string>(() => {}) : Promise.resolve(ids[place] ?? '')
+        },
+      })
+    })
+    const store = quorumStore(nodes, { clock, nodeTimeoutMs: 100 })
+    const acquire = (key: string) =>
+      clock.advanceUntil(
+        store.acquire({ key, claim: `claim of ${key}`, holder: 'h', ttlMs: 10_000 }).catch((error: unknown) => error),
+      )
+    return { clock, ids, asked, hung, nodes, store, acquire }
+  }
+
+  it('is asked once, however many requests begin at the same moment', async () => {
+    const { acquire, asked } = named()
+    await Promise.all(['k1', 'k2', 'k3'].map(acquire))
+    await acquire('k4')
+    expect(asked).toEqual([1, 1, 1])
+  })
+
+  it('is asked again after a failure: one that leads to the server of another has no vote from then on (C35)', async () => {
+    const { acquire, ids, nodes } = named()
+    await acquire('k1')
+    ids[2] = 'a'
+    for (const node of nodes.slice(1)) node.next('acquire', { dropBefore: 'error' })
+    expect(await acquire('k2')).toMatchObject({ code: 'STORE_ERROR' })
+    nodes[1]?.hang('acquire')
+    const refused = await acquire('k3')
+    expect(refused).toMatchObject({ code: 'STORE_ERROR' })
+    expect(String(refused)).toContain('node 2 leads to the server of node 0 now')
+    nodes[1]?.heal()
+    expect(await acquire('k4')).toMatchObject({ is: 'granted' })
+    expect(nodes[2]?.callsOf('acquire')).toHaveLength(2)
+  })
+
+  it('is all that a node which hangs is asked, and one question at a time', async () => {
+    const { acquire, asked, hung, nodes, clock } = named()
+    await acquire('warm-up')
+    nodes[2]?.hang()
+    hung.add(2)
+    await acquire('k0') // is sent, and found to hang
+    await clock.advance(200)
+    const before = nodes[2]?.calls.length
+    for (let i = 1; i <= 50; i++) expect(await acquire(`k${i}`)).toMatchObject({ is: 'granted' })
+    expect(asked[2]).toBe(2)
+    await clock.advance(150)
+    await acquire('k51')
+    expect(asked[2]).toBe(3) // the answer may have been lost
+    expect(nodes[2]?.calls).toHaveLength(before ?? 0)
+    hung.delete(2)
+    await clock.advance(150)
+    nodes[2]?.heal()
+    await acquire('k52')
+    expect(nodes[2]?.callsOf('acquire').at(-1)?.request.key).toBe('k52')
+  })
+
+  it('is not asked for each request when its answers are so slow that one request has no time for both', async () => {
+    const { acquire, nodes, clock, asked, store } = named()
+    for (const node of nodes) {
+      const tell = node.serverId
+      node.serverId = () =>
+        new Promise((resolve) => {
+          clock.setTimer(60, () => resolve(tell()))
+        })
+      node.always('acquire', { delayAfterMs: 60 })
+    }
+    expect(await acquire('k1')).toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown' })
+    await store.withdraw('k1', 'claim of k1')
+    expect(await acquire('k2')).toMatchObject({ is: 'granted' })
+    expect(asked).toEqual([1, 1, 1])
+  })
+
+  it('is told by memory stores and SQLite files, also through a faulty network', async () => {
+    const [one, two] = [memoryStore(), memoryStore()]
+    const through = faultyStore(one)
+    expect(await through.serverId?.()).toBe(await one.serverId())
+    expect(await two.serverId()).not.toBe(await one.serverId())
+    const doubled = quorumStore([one, through])
+    const acquired = doubled.acquire({ key: 'k', claim: 'a', holder: 'a', ttlMs: 1_000 })
+    await expect(acquired).rejects.toMatchObject({ option: 'stores[1]' })
+    expect(faultyStore({ ...one, serverId: undefined } as never).serverId).toBeUndefined()
+    expect(await faultyStore({ ...one, keptForMs: async () => 7 }).keptForMs?.()).toBe(7)
+
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-quorum-'))
+    const file = sqliteStore({ path: join(folder, 'a.db'), Database })
+    symlinkSync(join(folder, 'a.db'), join(folder, 'same.db'))
+    const same = sqliteStore({ path: join(folder, 'same.db'), Database })
+    const other = sqliteStore({ path: join(folder, 'b.db'), Database })
+    expect(await same.serverId()).toBe(await file.serverId())
+    expect(await other.serverId()).not.toBe(await file.serverId())
+    for (const store of [file, same, other]) await store.close()
+    rmSync(folder, { recursive: true })
   })
 })
 

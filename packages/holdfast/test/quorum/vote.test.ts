@@ -35,6 +35,12 @@ describe('a majority', () => {
     ['not enough yet', [yes(5), open, failed], { is: 'open' }],
     ['refusals alone decide', [no(5), open, no(5)], { is: 'impossible', refused: true }],
     ['what fails is no refusal', [no(5), yes(6), failed], { is: 'impossible', refused: false }],
+    ['a node is down, one refuses, and one may yet', [failed, no(5), open], { is: 'open' }],
+    [
+      'those who may yet refuse are too few',
+      [failed, failed, failed, no(5), open],
+      { is: 'impossible', refused: false },
+    ],
     ['half of four', [yes(5), yes(5), no(4), failed], { is: 'impossible', refused: false }],
     ['two of four refuse', [yes(5), yes(5), no(4), no(4)], { is: 'impossible', refused: true }],
   ])('of votes: %s', (_, votes, verdict) => {

@@ -4,6 +4,7 @@ import type { AcquireRequest, CallOptions, Granted, Held, LeaseRecord, LeaseStor
 import { memoryStore } from '../../src/stores/memory/index.js'
 import { type QuorumStoreOptions, quorumStore } from '../../src/stores/quorum/index.js'
 import { type FaultyStore, faultyStore, seededRandom, VirtualClock } from '../../src/testing/index.js'
+import { withoutTimeouts } from '../lease/world.js'
 
 /** How a quorum is made out of its nodes: the real one, or a naive one that must fail. */
 export type MakeQuorum = (stores: readonly LeaseStore[], options: QuorumStoreOptions) => LeaseStore
@@ -62,19 +63,27 @@ export class Server {
   }
 }
 
+export interface ClientOptions extends QuorumStoreOptions {
+  /** Whether what was given up is answered all the same, late. Default: the connection is given up with it. */
+  answersLate?: boolean
+}
+
 /** One process: a connection to each server, each with faults of its own, and the quorum over them. */
 export class Client {
   readonly to: readonly FaultyStore[]
   readonly store: LeaseStore
   readonly #clock: VirtualClock
 
-  constructor(servers: readonly Server[], clock: VirtualClock, make: MakeQuorum, options: QuorumStoreOptions) {
+  constructor(servers: readonly Server[], clock: VirtualClock, make: MakeQuorum, given: ClientOptions) {
+    const { answersLate = false, ...options } = given
     this.#clock = clock
-    this.to = servers.map((server) => {
-      const inner = server.connect()
-      return Object.assign(faultyStore(inner, { clock }), { serverId: inner.serverId, keptForMs: inner.keptForMs })
+    this.to = servers.map((server) => faultyStore(server.connect(), { clock }))
+    this.store = make(answersLate ? this.to.map(withoutTimeouts) : this.to, {
+      clock,
+      nodeTimeoutMs: NODE_TIMEOUT_MS,
+      closeStores: false,
+      ...options,
     })
-    this.store = make(this.to, { clock, nodeTimeoutMs: NODE_TIMEOUT_MS, closeStores: false, ...options })
   }
 
   request(claim: string, over: Partial<AcquireRequest> = {}): AcquireRequest {
@@ -135,7 +144,7 @@ export function world(nodes: number, make: MakeQuorum = quorumStore, options: Qu
   const clock = new VirtualClock()
   const servers = Array.from({ length: nodes }, (_, i) => new Server(`server ${i}`, clock))
   let clients = 0
-  const client = (over: QuorumStoreOptions & { places?: readonly number[] } = {}) => {
+  const client = (over: ClientOptions & { places?: readonly number[] } = {}) => {
     const { places = servers.map((_, i) => i), ...given } = over
     const reached = places.flatMap((place) => servers[place] ?? [])
     return new Client(reached, clock, make, { random: seededRandom(++clients), ...options, ...given })

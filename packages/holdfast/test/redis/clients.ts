@@ -14,18 +14,44 @@ export interface Connected {
 
 export interface ClientKind {
   readonly name: string
-  standalone(port: number): Promise<Connected>
+  standalone(port: number, user?: { username: string; password: string }): Promise<Connected>
   cluster(cluster: RedisCluster): Promise<Connected>
   sentinel(replication: RedisReplication): Promise<Connected>
+  /**
+   * Sends what the client opens for its wake-ups elsewhere: to this port, or in a Cluster to that of each node. `heard` is told of
+   * every message that comes that way.
+   */
+  listenThrough(client: RedisClient, port: number | ReadonlyMap<number, number>, heard?: () => void): void
 }
 
 const quiet = () => {}
 const host = '127.0.0.1'
 
+/** Where each node of a Cluster is to be looked for, as both drivers want it. */
+const addresses = (ports: ReadonlyMap<number, number>) =>
+  Object.fromEntries([...ports].map(([port, other]) => [`${host}:${port}`, { host, port: other }]))
+
+/** Lets a client's `duplicate` add these options, and shows what it made. */
+function duplicateWith<Made>(
+  client: RedisClient,
+  more: (given: unknown[]) => unknown[],
+  look: (made: Made) => void,
+): void {
+  const able = client as unknown as { duplicate(...options: unknown[]): Made }
+  const duplicate = able.duplicate.bind(able)
+  able.duplicate = (...given) => {
+    const made = duplicate(...more(given))
+    look(made)
+    return made
+  }
+}
+
+type Subscribe = (channel: string, listener: (...message: string[]) => void) => Promise<unknown>
+
 const ioredis = (name: string, Redis: typeof Redis6, Cluster: typeof Cluster6): ClientKind => ({
   name,
-  async standalone(port) {
-    const client = new Redis({ host, port })
+  async standalone(port, user) {
+    const client = new Redis({ host, port, ...user })
     client.on('error', quiet)
     return { client, close: () => client.disconnect() }
   },
@@ -39,12 +65,21 @@ const ioredis = (name: string, Redis: typeof Redis6, Cluster: typeof Cluster6): 
     client.on('error', quiet)
     return { client, close: () => client.disconnect() }
   },
+  listenThrough(client, port, heard = quiet) {
+    const more = ([first, second]: unknown[]): unknown[] =>
+      typeof port === 'number'
+        ? [{ ...(first as object), port }]
+        : [first, { ...(second as object), natMap: addresses(port) }]
+    duplicateWith<InstanceType<typeof Redis6>>(client, more, (made) => {
+      made.on('message', heard).on('smessage' as 'message', heard)
+    })
+  },
 })
 
 const nodeRedis = (name: string, driver: typeof nodeRedis6): ClientKind => ({
   name,
-  async standalone(port) {
-    const client = driver.createClient({ socket: { host, port } })
+  async standalone(port, user) {
+    const client = driver.createClient({ ...user, socket: { host, port } })
     client.on('error', quiet)
     await client.connect()
     return { client, close: () => client.destroy() }
@@ -64,6 +99,21 @@ const nodeRedis = (name: string, driver: typeof nodeRedis6): ClientKind => ({
     client.on('error', quiet)
     await client.connect()
     return { client, close: () => client.destroy() }
+  },
+  listenThrough(client, port, heard = quiet) {
+    const other = typeof port === 'number' ? { socket: { host, port } } : { nodeAddressMap: addresses(port) }
+    const more = ([given]: unknown[]) => [{ ...(given as object | undefined), ...other }]
+    duplicateWith<{ subscribe: Subscribe; sSubscribe: Subscribe }>(client, more, (made) => {
+      const through =
+        (subscribe: Subscribe): Subscribe =>
+        (channel, listener) =>
+          subscribe(channel, (...message) => {
+            heard()
+            listener(...message)
+          })
+      made.subscribe = through(made.subscribe.bind(made))
+      made.sSubscribe = through(made.sSubscribe.bind(made))
+    })
   },
 })
 

@@ -5,8 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { LeaseHeldError, LeaseLostError, StoreError } from '../../src/lease/errors.js'
 import { createLeases } from '../../src/lease/leases.js'
 import { redisStore } from '../../src/stores/redis/index.js'
-import { VirtualClock } from '../../src/testing/index.js'
-import { clientKind, clientKinds } from './clients.js'
+import { clientKinds } from './clients.js'
 import { Bench, fresh, granted, grantOf, HOUR_MS, request } from './harness.js'
 import { cli, RedisServer, waitUntil } from './servers.js'
 
@@ -194,161 +193,66 @@ describe('the server', () => {
   })
 })
 
-describe('the connection for wake-ups', () => {
-  const bench = Bench.here()
-
-  /** A store whose subscriber goes through a proxy of its own. */
-  async function listening(clock?: VirtualClock) {
-    const proxy = await bench.proxy()
-    const client = (await bench.client()) as unknown as Redis
-    client.duplicate = () => {
-      const own = new Redis({ port: proxy.port, retryStrategy: () => 20, autoResubscribe: false })
-      own.on('error', () => {})
-      own.on('message', () => heard.count++)
-      return own
-    }
-    const store = bench.closing(redisStore(client, clock === undefined ? {} : { clock }))
-    const [hints, heard] = [{ count: 0 }, { count: 0 }]
-    const ending = new AbortController()
-    const watch = async (key: string, claim: string) => {
-      for await (const _ of store.watch(key, { claim, signal: ending.signal })) hints.count++
-    }
-    return { proxy, store, hints, heard, watch, end: () => ending.abort() }
-  }
-
-  it('that is cut comes back, subscribes again and looks again (C12)', async () => {
-    const { proxy, store, hints, watch, end } = await listening()
-    const key = fresh()
-    await granted(store, key, 'a')
-    await store.acquire(request(key, 'b', { queue: { pollMs: 60_000 } }))
-    const watching = watch(key, 'b')
-    await waitUntil('the first hint', () => hints.count === 1)
-    proxy.refuse()
-    proxy.cut()
-    await store.release(grantOf(key, 'a')) // nobody hears this
-    proxy.heal()
-    await waitUntil('a hint after the reconnection', () => hints.count === 2)
-    const next = fresh()
-    await granted(store, key, 'b')
-    await store.acquire(request(key, 'c', { queue: { pollMs: 60_000 } }))
-    const other = watch(key, 'c')
-    const before = hints.count
-    await store.release(grantOf(key, 'b'))
-    await waitUntil(`a hint for ${next}`, () => hints.count > before)
-    end()
-    await Promise.all([watching, other])
-  })
-
-  it('that dies quietly is found out and replaced (C12)', async () => {
-    const clock = new VirtualClock()
-    const { proxy, store, hints, watch, end } = await listening(clock)
-    const key = fresh()
-    await granted(store, key, 'a')
-    await store.acquire(request(key, 'b', { queue: { pollMs: 60_000 } }))
-    const watching = watch(key, 'b')
-    await waitUntil('the first hint', () => hints.count === 1)
-    const before = proxy.counts.accepted
-    proxy.halfOpen('server')
-    await store.release(grantOf(key, 'a')) // nobody hears this
-    await waitUntil('another connection', async () => {
-      await clock.advance(2_500)
-      return proxy.counts.accepted > before
-    })
-    await waitUntil('a hint by the new connection', () => hints.count === 2)
-    end()
-    await watching
-  })
-
-  it('that works is put to the test and kept', async () => {
-    const clock = new VirtualClock()
-    const { proxy, store, hints, heard, watch, end } = await listening(clock)
-    const key = fresh()
-    await granted(store, key, 'a')
-    const watching = watch(key, 'b')
-    await waitUntil('the first hint', () => hints.count === 1)
-    const { accepted } = proxy.counts
-    for (let probe = 0; probe < 6; probe++) {
-      const before = heard.count
-      await clock.advance(2_500) // no time for an answer goes by in between, so not all at once
-      await clock.advance(2_500)
-      await waitUntil('the answer to a probe', () => heard.count > before)
-    }
-    expect(proxy.counts.accepted).toBe(accepted)
-    end()
-    await watching
-    await clock.advance(60_000)
-    await waitUntil('the end of the connection', () => proxy.counts.open === 0)
-  })
-
-  it('stays closed while nobody waits', async () => {
-    const { proxy, store } = await listening()
-    const key = fresh()
-    await granted(store, key, 'a')
-    await store.release(grantOf(key, 'a'))
-    expect(proxy.counts.accepted).toBe(0)
-  })
-})
-
 describe('replicas', () => {
-  it('a grant and a renewal wait for them; without their word they are unknown, and a repeat finds its own', async () => {
+  async function replicated() {
     const primary = await RedisServer.start()
     const replica = await RedisServer.start('--replicaof', `127.0.0.1 ${primary.port}`)
     await waitUntil('the replica', async () =>
       (await cli(primary.port, 'info', 'replication')).includes('state=online'),
     )
+    return { primary, replica }
+  }
+
+  it('a grant and a renewal wait for them; without their word they are unknown, and a repeat finds its own', async () => {
+    const { primary, replica } = await replicated()
     for (const kind of clientKinds) {
       const { client, close } = await kind.standalone(primary.port)
-      const store = redisStore(client, { replicas: 1, replicasTimeoutMs: 500 })
+      const store = redisStore(client, { replicas: 1, replicasTimeoutMs: 10_000 })
+      const impatient = redisStore(client, { replicas: 1, replicasTimeoutMs: 200 })
       const key = fresh()
       const token = await granted(store, key, 'a')
       expect(await store.renew([{ key, claim: 'a', ttlMs: HOUR_MS }])).toMatchObject([{ is: 'renewed' }])
       replica.freeze()
-      await expect(store.acquire(request(fresh(), 'b'))).rejects.toMatchObject({
+      await expect(impatient.acquire(request(fresh(), 'b'))).rejects.toMatchObject({
         outcome: 'unknown',
         message: expect.stringContaining('1 replicas were to confirm it'),
       })
-      await expect(store.renew([{ key, claim: 'a', ttlMs: 2 * HOUR_MS }])).rejects.toMatchObject({ outcome: 'unknown' })
+      const renewal = impatient.renew([{ key, claim: 'a', ttlMs: 2 * HOUR_MS }])
+      await expect(renewal).rejects.toMatchObject({ outcome: 'unknown' })
       replica.thaw()
-      const again = await waitUntil('the replica', () => granted(store, key, 'a').catch(() => undefined))
-      expect(again).toBe(token)
+      expect(await granted(store, key, 'a')).toBe(token)
       await close()
     }
     await Promise.all([primary.stop(), replica.stop()])
   })
-})
 
-describe('a wake-up', () => {
-  const bench = Bench.here()
-
-  it('that overtakes the answer which put its claim in the queue is not lost (C12)', async () => {
-    const proxy = await bench.proxy()
-    const straight = bench.port
-    const client = (await bench.client(clientKind('ioredis 6'), proxy.port)) as unknown as Redis
-    client.duplicate = () => {
-      const own = new Redis({ port: straight, autoResubscribe: false })
-      own.on('error', () => {})
-      return own
+  it('no turn is told while grants wait for replicas: its token would be a grant that none has confirmed (ADR 0025)', async () => {
+    const { primary, replica } = await replicated()
+    for (const kind of clientKinds) {
+      const { client, close } = await kind.standalone(primary.port)
+      const turnsOf = async (replicas: number) => {
+        const holds = redisStore(client)
+        const waits = redisStore(client, { replicas, replicasTimeoutMs: 10_000 })
+        const [key, ending, turns] = [fresh(), new AbortController(), [] as unknown[]]
+        await granted(holds, key, 'a')
+        const asks = { ...request(key, 'b'), queue: { pollMs: HOUR_MS, told: true } }
+        const listening = async () => {
+          for await (const turn of waits.watch(key, { claim: 'b', signal: ending.signal })) turns.push(turn)
+        }
+        expect(await waits.acquire(asks)).toMatchObject({ is: 'held' })
+        const listened = listening()
+        await waitUntil('the hint that the subscription is in place', async () => turns.length > 0)
+        await holds.release(grantOf(key, 'a'))
+        await waitUntil('the turn', async () => turns.length > 1)
+        ending.abort()
+        await listened
+        await waits.close()
+        return turns.at(-1)
+      }
+      expect(await turnsOf(0)).toEqual({ token: expect.any(Number) })
+      expect(await turnsOf(1)).toBeUndefined()
+      await close()
     }
-    const store = bench.closing(redisStore(client))
-    const other = await bench.store()
-    const key = fresh()
-    const ending = new AbortController()
-    const hinted = (claim: string) => store.watch(key, { claim, signal: ending.signal })[Symbol.asyncIterator]().next()
-    await granted(other, key, 'a')
-    await store.acquire(request(key, 'b', { queue: { pollMs: 60_000 } }))
-    await hinted('b') // the channel is open from now on
-    await store.withdraw(key, 'b')
-
-    proxy.hang('toClient')
-    const refused = store.acquire(request(key, 'c', { queue: { pollMs: 60_000 } }))
-    await waitUntil('the place in the queue', async () => (await other.inspect(key))?.waiters.length === 1)
-    await other.release(grantOf(key, 'a'))
-    const listener = new Redis({ port: straight })
-    await listener.publish(`holdfast:${key}`, '?') // what was published before this has been delivered
-    listener.disconnect()
-    proxy.heal()
-    expect(await refused).toMatchObject({ is: 'held' })
-    await hinted('c')
-    ending.abort()
+    await Promise.all([primary.stop(), replica.stop()])
   })
 })

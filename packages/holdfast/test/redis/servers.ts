@@ -7,6 +7,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { Redis } from 'ioredis5' // says nothing of itself to a server: what is counted there is what the tests send
 import { systemClock } from '../../src/lease/clock.js'
 
 const run = promisify(execFile)
@@ -33,11 +34,37 @@ export async function waitUntil<T>(
   }
 }
 
-/** Runs a command on a server, as `redis-cli` does. */
-export async function cli(port: number, ...command: string[]): Promise<string> {
-  const { stdout } = await run('redis-cli', ['-p', String(port), ...command], { timeout: 10_000 })
-  return stdout.trim()
+/**
+ * Runs a command on a server and gives its answer as text, as `redis-cli` does: errors too, and a list line by line. On a connection of
+ * its own, but in this process: to start a program for each stalls a busy one, and with it the clients under test.
+ */
+export async function cli(
+  at: number | { port: number; db: number },
+  ...[verb = '', ...args]: string[]
+): Promise<string> {
+  const client = new Redis({
+    ...(typeof at === 'number' ? { port: at } : at),
+    host: HOST,
+    lazyConnect: true,
+    enableReadyCheck: false,
+    disableClientInfo: true,
+    retryStrategy: () => null,
+    commandTimeout: 10_000,
+  })
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return textOf(await client.call(verb, ...args)).trim()
+  } catch (error) {
+    if (error instanceof Error && error.name === 'ReplyError') return error.message
+    throw error
+  } finally {
+    client.disconnect()
+  }
 }
+
+const textOf = (answer: unknown): string =>
+  Array.isArray(answer) ? answer.map(textOf).join('\n') : String(answer ?? '')
 
 const cliOrNothing = (port: number, ...command: string[]) => cli(port, ...command).catch(() => '')
 
@@ -136,26 +163,41 @@ export class RedisServer {
   }
 }
 
-/** Three masters that share the slots. */
+/** Three masters that share the slots, each with a replica if that is asked for. */
 export class RedisCluster {
   readonly nodes: readonly RedisServer[]
+  readonly replicas: readonly RedisServer[]
 
-  private constructor(nodes: readonly RedisServer[]) {
-    this.nodes = nodes
+  private constructor(all: readonly RedisServer[]) {
+    this.nodes = all.slice(0, 3)
+    this.replicas = all.slice(3)
   }
 
-  static async start(): Promise<RedisCluster> {
+  static async start({ replicas = false } = {}): Promise<RedisCluster> {
     const nodes: RedisServer[] = []
-    for (let i = 0; i < 3; i++) {
+    for (let i = 0; i < (replicas ? 6 : 3); i++) {
       const args = ['--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf', '--cluster-node-timeout', '2000']
       nodes.push(await RedisServer.start(...args))
     }
     const hosts = nodes.map(({ port }) => `${HOST}:${port}`)
-    await run('redis-cli', ['--cluster', 'create', ...hosts, '--cluster-replicas', '0', '--cluster-yes'])
+    await run('redis-cli', [
+      '--cluster',
+      'create',
+      ...hosts,
+      '--cluster-replicas',
+      replicas ? '1' : '0',
+      '--cluster-yes',
+    ])
     for (const { port } of nodes) {
       await waitUntil('the cluster', async () => (await cliOrNothing(port, 'cluster', 'info')).includes('state:ok'))
     }
-    return new RedisCluster(nodes)
+    const cluster = new RedisCluster(nodes)
+    for (const { port } of cluster.replicas) {
+      await waitUntil('the replicas', async () =>
+        (await cliOrNothing(port, 'info', 'replication')).includes('master_link_status:up'),
+      )
+    }
+    return cluster
   }
 
   get ports(): number[] {
@@ -176,8 +218,8 @@ export class RedisCluster {
     throw new Error(`nobody has slot ${slot}`)
   }
 
-  /** Moves a slot with its keys to another node. Gives the steps, so that a test can look in between. */
-  async moveSlot(slot: number, between: () => Promise<void> = async () => {}): Promise<void> {
+  /** Moves a slot with its keys to another node. `between` is called when so many keys have moved: by default all. */
+  async moveSlot(slot: number, between: () => Promise<void> = async () => {}, after = 100): Promise<void> {
     const from = await this.ownerOf(slot)
     const target = this.nodes.find(({ port }) => port !== from.port)
     if (target === undefined) throw new Error('no other node')
@@ -185,15 +227,19 @@ export class RedisCluster {
     await cli(target.port, 'cluster', 'setslot', String(slot), 'importing', from.id)
     await cli(from.port, 'cluster', 'setslot', String(slot), 'migrating', to)
     const keys = (await cli(from.port, 'cluster', 'getkeysinslot', String(slot), '100')).split('\n').filter(Boolean)
-    for (const key of keys) await cli(from.port, 'migrate', HOST, String(target.port), key, '0', '5000')
+    const migrate = async (some: string[]) => {
+      for (const key of some) await cli(from.port, 'migrate', HOST, String(target.port), key, '0', '5000')
+    }
+    await migrate(keys.slice(0, after))
     await between()
+    await migrate(keys.slice(after))
     for (const { port } of [target, ...this.nodes.filter((node) => node !== target)]) {
       await cli(port, 'cluster', 'setslot', String(slot), 'node', to)
     }
   }
 
   async stop(): Promise<void> {
-    await Promise.all(this.nodes.map((node) => node.stop()))
+    await Promise.all([...this.nodes, ...this.replicas].map((node) => node.stop()))
   }
 }
 

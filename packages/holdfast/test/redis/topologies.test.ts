@@ -49,6 +49,44 @@ describe('in a Cluster', () => {
       await leases.close()
     })
 
+    it.each([
+      ['no key', 0],
+      ['half of its keys', 4],
+      ['all of its keys', 100],
+    ])('C14: a slot of which %s has moved yet: every verb works on every lease in it', async (_, moved) => {
+      const prefix = `{${fresh()}}:`
+      const together = redisStore(connected.client, { prefix })
+      const keys = Array.from({ length: 8 }, () => fresh())
+      const tokens = await Promise.all(keys.map((key) => granted(together, key, 'a', { holder: 'me' })))
+      const all = keys.map((key) => ({ key, claim: 'a', ttlMs: HOUR_MS }))
+      const verbs = async () => {
+        expect((await together.renew(all)).map(({ is }) => is)).toEqual(all.map(() => 'renewed'))
+        const again = await Promise.all(keys.map((key) => granted(together, key, 'a', { holder: 'me' })))
+        expect(again).toEqual(tokens)
+        for (const key of keys) {
+          expect(await together.inspect(key)).toMatchObject({ claim: 'a' })
+          expect(await together.acquire(request(key, 'b'))).toMatchObject({ because: 'held' })
+        }
+        await granted(together, fresh(), 'a') // of a key that is not there yet
+        const first = keys[0] ?? ''
+        tokens[0] = await granted(together, first, 'c', { replaces: 'a' })
+        tokens[0] = await granted(together, first, 'a2', { replaces: 'c' })
+        all[0] = { key: first, claim: 'a2', ttlMs: HOUR_MS }
+        expect((await together.renew(all)).map(({ is }) => is)).toEqual(all.map(() => 'renewed'))
+        const listed: string[] = []
+        for await (const { key } of together.list()) listed.push(key)
+        expect(listed).toEqual(expect.arrayContaining(keys))
+        await together.withdraw(first, 'a2')
+        expect(await together.release(grantOf(keys[1] ?? '', 'a'))).toEqual({ is: 'released' })
+        await together.revoke(keys[2] ?? '', { force: true })
+        const released = await Promise.all(keys.slice(3).map((key) => together.release(grantOf(key, 'a'))))
+        expect(released.map(({ is }) => is)).toEqual(released.map(() => 'released'))
+      }
+      await cluster.moveSlot(slotOf(prefix), verbs, moved)
+      const after = await Promise.all(keys.map((key) => granted(together, key, 'z', { holder: 'me' })))
+      expect(after.every((token, i) => token > (tokens[i] ?? 0))).toBe(true)
+    })
+
     it('C14: any name works, and what is asked for together goes to its own slot', async () => {
       const names = ['{', '}', '{}', '{a}b', '}{', '{{x}}y', 'a{b}c{d}', 'ä{ö}', ' ', '{ }']
       const keys = [...names, ...Array.from({ length: 200 }, () => fresh())].map((name) => `${fresh()}/${name}`)
