@@ -13,6 +13,8 @@ export const EXIT = {
   internal: 70,
   /** `run`: another holds the lease, and the wait is over. The command was not started. */
   held: 75,
+  /** `doctor`: a promise does not hold with the settings of the store's servers. */
+  problem: 78,
   /** `run`: the lease was lost while the command ran, and the command was ended. */
   lost: 79,
   /** `run`: the command could not be executed, as shells say it. */
@@ -36,3 +38,6 @@ export class CliError extends Error {
 
 /** An option that cannot be right. */
 export const usageError = (message: string) => new CliError(EXIT.usage, message)
+
+/** What was thrown, in words. */
+export const messageOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown))

@@ -71,12 +71,12 @@ describe('demo', () => {
 
   it('refuses a store that cannot be, before anything is played', async () => {
     const at = place()
-    expect(await at.holdfast('demo', '--store', 'redis://user:secret@host')).toEqual({
+    expect(await at.holdfast('demo', '--store', 'redis://user:secret@host?nothing=1')).toEqual({
       code: 64,
       signal: null,
       stdout: '',
       stderr:
-        'holdfast: stores of the scheme redis: are not yet in this version; it has sqlite: (a file on this machine)\n',
+        'holdfast: a redis: URL has no parameter "nothing"; it takes prefix, retentionMs, endedRetentionMs, replicas, replicasTimeoutMs, socket\n',
     })
     expect((await at.holdfast('demo', '--store', 'sqlite:no/folder/x.db')).code).toBe(69)
   })

@@ -5,7 +5,7 @@ import { EXIT } from '../src/exit.js'
 import { place } from './harness.js'
 
 const page = readFileSync(new URL('../../../docs/reference/cli.md', import.meta.url), 'utf8')
-const COMMANDS = ['demo', 'run', 'ls', 'show', 'watch', 'revoke']
+const COMMANDS = ['demo', 'run', 'ls', 'show', 'watch', 'revoke', 'doctor', 'schema']
 
 /** What the page says of a command. */
 const section = (command: string) => page.split(/^## /m).find((part) => part.startsWith(`${command}\n`)) ?? ''

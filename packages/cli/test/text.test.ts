@@ -2,9 +2,11 @@
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { chooseStore, sqlitePath } from '../src/connect.js'
+import { chooseStore } from '../src/connect.js'
 import { CliError } from '../src/exit.js'
 import { terms } from '../src/run/terms.js'
+import { openUrl } from '../src/stores/index.js'
+import { sqlitePath } from '../src/stores/sqlite-url.js'
 import { exactDuration, parseDuration, printable, roughDuration, shownName, table } from '../src/text.js'
 
 const usage = (message: RegExp) => expect.objectContaining({ exitCode: 64, message: expect.stringMatching(message) })
@@ -110,16 +112,17 @@ describe('store URLs', () => {
     ['sqlite:', /needs the path of a file/],
     ['sqlite:/x?mode=ro', /takes no "\?" or "#"/],
     ['sqlite:/x%zz', /has a "%"/],
-    ['sqlite:/x%00', /needs the path of a file/],
+    ['sqlite:/x%00', /has a NUL character/],
     ['sqlite://host/x', /names no host/],
     ['sqlite::memory:', /would be seen by this process alone/],
-    ['postgres://me:secret@db/x', /^stores of the scheme postgres: are not yet in this version/],
-    ['redis+cluster://:secret@db', /^stores of the scheme redis\+cluster: are not yet/],
-    ['mongodb://me:secret@db/x', /^unknown store scheme mongodb:/],
-    ['me:secret@db', /^unknown store scheme me:|must be named/],
+    ['nats://me:secret@db/a/b', /^after the hosts a nats: URL names a bucket/],
+    ['kubernetes:No_secret', /^a kubernetes: URL names a namespace/],
+    ['kubernetes:jobs?name=1', /has no parameter "name"; it takes kubeconfig, context/],
+    ['mongodb://me:secret@db/x', /^unknown store scheme mongodb:; this version has sqlite:, redis:/],
+    ['me:secret@db', /^unknown store scheme; this version has/],
     ['user secret@db', /must be named by a URL such as sqlite:\.\/leases\.db$/],
-  ])('%s is refused, and no password is repeated', (url, message) => {
-    const error = thrownBy(() => sqlitePath(url))
+  ])('%s is refused, and no password is repeated', async (url, message) => {
+    const error = await openUrl(url).catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(CliError)
     expect(error).toEqual(usage(message))
     expect((error as Error).message).not.toContain('secret')

@@ -30,7 +30,7 @@ export function addDemo(program: Command): void {
 /** Opens the store once, so that a URL that cannot be right is told before any process starts. */
 async function stageOn(option: string | true): Promise<Stage> {
   const choice = chooseStore(option === true ? undefined : option)
-  const { store, fence } = connect(choice)
+  const { store, registers } = await connect(choice)
   await store.close()
-  return { storeUrl: choice.url, fenced: fence !== null }
+  return { storeUrl: choice.url, fenced: registers !== undefined }
 }

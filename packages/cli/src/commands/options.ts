@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { LeaseStore } from 'holdfast'
 import { HoldfastError, InvalidArgumentError } from 'holdfast'
 import { connectAs } from '../connect.js'
-import { CliError, EXIT } from '../exit.js'
+import { CliError, EXIT, messageOf } from '../exit.js'
 
 /** Options of every command that works on one store. */
 export interface StoreOptions {
@@ -11,7 +11,7 @@ export interface StoreOptions {
 }
 
 export const STORE_HELP =
-  'where leases are kept, such as sqlite:./leases.db (else HOLDFAST_STORE, else a file of this user)'
+  'where leases are kept, such as sqlite:./leases.db or redis://host (else HOLDFAST_STORE, else a file of this user)'
 
 export const withStore = (command: Command): Command => command.option('--store <url>', STORE_HELP)
 
@@ -20,7 +20,7 @@ export async function withOpenStore<Value>(
   options: StoreOptions,
   work: (store: LeaseStore) => Promise<Value>,
 ): Promise<Value> {
-  const { store } = connectAs(options.store)
+  const { store } = await connectAs(options.store)
   try {
     return await work(store)
   } finally {
@@ -38,7 +38,7 @@ export function asCliError(error: unknown): CliError {
     const code = error.code === 'LEASE_HELD' ? EXIT.held : error.code === 'LEASE_LOST' ? EXIT.lost : EXIT.unavailable
     return new CliError(error.code === 'INVARIANT' ? EXIT.internal : code, error.message, cause)
   }
-  return new CliError(EXIT.internal, error instanceof Error ? error.message : String(error), cause)
+  return new CliError(EXIT.internal, messageOf(error), cause)
 }
 
 /** How the command line calls what the library calls otherwise. */

@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import type { Command } from 'commander'
 import { createLeases, type Lease, type LeaseEvent, LeaseHeldError } from 'holdfast'
 import { connectAs } from '../connect.js'
-import { CliError, EXIT, usageError } from '../exit.js'
+import { CliError, EXIT, messageOf, usageError } from '../exit.js'
 import { type Gone, Guard } from '../run/guard.js'
 import { type Instant, later, now } from '../run/instants.js'
 import { Signals, signalNumber } from '../run/signals.js'
@@ -126,7 +126,7 @@ function planOf(key: string, [file, ...args]: readonly string[], options: RunOpt
 
 /** Gives the exit code. */
 async function run(plan: Plan, options: StoreOptions): Promise<number> {
-  const { store } = connectAs(options.store)
+  const { store } = await connectAs(options.store)
   const signals = new Signals()
   let onRenewed = () => {}
   const onEvent = (event: LeaseEvent) => {
@@ -135,6 +135,10 @@ async function run(plan: Plan, options: StoreOptions): Promise<number> {
       tell(`cannot renew the lease: ${messageOf(event.cause)}; ${roughDuration(event.remainingMs)} are left`)
   }
   const { ttlMs, marginMs, holder, waitMs, minHoldMs } = plan
+  if (store.capabilities.clock === 'observed' && waitMs < ttlMs)
+    tell(
+      `this store has no clock: with --wait ${exactDuration(waitMs)} below --ttl ${exactDuration(ttlMs)} it cannot take over from a holder that has died`,
+    )
   const leases = createLeases({ store, holder, ttlMs, marginMs, minHoldMs, onEvent })
   try {
     const lease = await leases.acquire(plan.key, { waitMs, signal: signals.ended }).catch((error: unknown) => {
@@ -244,5 +248,3 @@ function deadlineOf(lease: Lease): Instant {
 }
 
 const tell = (text: string) => process.stderr.write(`holdfast: ${text}\n`)
-
-const messageOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))

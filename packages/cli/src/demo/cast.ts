@@ -25,6 +25,15 @@ export type Cue =
   /** Give the lease back. */
   | { readonly do: 'release' }
 
+/** What the director asks of the database. */
+export type DatabaseCue =
+  /** Listen on a socket; keep the registers in the technology of this store. */
+  | { readonly do: 'open'; readonly socket: string; readonly storeUrl: string | null; readonly name: string }
+  /** End this contender should the director be gone. */
+  | { readonly do: 'mind'; readonly pid: number }
+  /** Remove the registers. */
+  | { readonly do: 'clear' }
+
 export type Register = 'plain' | 'fenced'
 
 export type Reply =

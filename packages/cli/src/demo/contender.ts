@@ -2,6 +2,7 @@
 // asks, one thing at a time.
 import { createLeases, type Lease, LeaseHeldError, type Leases, type StoreCapabilities } from 'holdfast'
 import { connect } from '../connect.js'
+import { messageOf } from '../exit.js'
 import type { Cue, Reply, Scene, Written } from './cast.js'
 import { type Ask, dial, remoteStore } from './remote-store.js'
 
@@ -17,7 +18,7 @@ process.on('message', async (cue: Cue) => {
   try {
     reply = await act(cue)
   } catch (error) {
-    reply = { is: 'failed', message: error instanceof Error ? error.message : String(error) }
+    reply = { is: 'failed', message: messageOf(error) }
   }
   process.send?.(reply)
 })
@@ -50,7 +51,7 @@ async function enter(as: string, into: Scene): Promise<Reply> {
   const store =
     into.storeUrl === null
       ? remoteStore(ask, connection.socket, await ask<StoreCapabilities>('capabilities'))
-      : connect({ url: into.storeUrl, isDefault: false }).store
+      : (await connect({ url: into.storeUrl, isDefault: false })).store
   leases = createLeases({ store, holder: name, ttlMs: into.ttlMs })
   return { is: 'done' }
 }

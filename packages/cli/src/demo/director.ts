@@ -3,7 +3,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { CliError, EXIT } from '../exit.js'
-import type { Cue, Reply, Scene } from './cast.js'
+import type { Cue, DatabaseCue, Reply, Scene } from './cast.js'
 
 const START_MS = 15_000
 
@@ -17,9 +17,9 @@ export class Actor {
   readonly #ended: Promise<void>
   #answer: { resolve(reply: Reply): void; reject(error: Error): void } | undefined
 
-  constructor(name: string, file: string, args: readonly string[] = []) {
+  constructor(name: string, file: string) {
     this.name = name
-    this.#process = fork(fileURLToPath(new URL(file, import.meta.url)), [...args], {
+    this.#process = fork(fileURLToPath(new URL(file, import.meta.url)), [], {
       execArgv: [],
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     })
@@ -54,7 +54,7 @@ export class Actor {
   }
 
   /** Gives a cue, and gives the answer. */
-  async play(cue: Cue, timeoutMs?: number): Promise<Exclude<Reply, { is: 'failed' }>> {
+  async play(cue: Cue | DatabaseCue, timeoutMs?: number): Promise<Exclude<Reply, { is: 'failed' }>> {
     const answer = this.hear(timeoutMs)
     this.tell(cue)
     const reply = await answer
@@ -66,7 +66,7 @@ export class Actor {
     return this.play({ do: 'enter', name: this.name, scene }, START_MS)
   }
 
-  tell(message: Cue | number): void {
+  tell(message: Cue | DatabaseCue): void {
     this.#process.send(message, () => {})
   }
 
@@ -86,6 +86,12 @@ export class Actor {
   async end(): Promise<void> {
     this.#answer = undefined
     this.#process.kill('SIGKILL')
+    await this.#ended
+  }
+
+  /** Lets it clear away and end by itself. */
+  async leave(): Promise<void> {
+    if (this.#process.connected) this.#process.disconnect()
     await this.#ended
   }
 

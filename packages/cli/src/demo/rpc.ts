@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { StoreError } from 'holdfast'
+import { messageOf } from '../exit.js'
 
 interface Question {
   readonly id: number
@@ -29,7 +30,7 @@ export function answer(socket: Socket, verbs: Verbs): void {
     } catch (error) {
       reply = {
         id,
-        failed: error instanceof Error ? error.message : String(error),
+        failed: messageOf(error),
         outcome: error instanceof StoreError ? error.outcome : 'unknown',
       }
     }

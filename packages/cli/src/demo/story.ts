@@ -29,30 +29,30 @@ export async function tellStory(stage: Stage, narrator: Narrator): Promise<void>
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
   const real = stage.storeUrl !== null
   const socket = join(folder, 'db.sock')
-  const db = new Actor('db', './database.js', [socket, real ? join(folder, 'application.db') : ''])
+  const key = real ? `holdfast-demo-${randomBytes(4).toString('hex')}` : 'report'
+  const db = new Actor('db', './database.js')
   const cast = [db]
-  // Whatever ends this process: nobody is left behind, not even the one that is frozen.
+  // Whatever ends this process: nobody is left behind, not even the one that is frozen. db clears away, and ends by itself.
   const killAll = () => {
-    for (const actor of cast) actor.kill()
-    rmSync(folder, { recursive: true, force: true })
+    for (const actor of cast) if (actor !== db) actor.kill()
   }
   process.on('exit', killAll)
   const onSignal = (_: NodeJS.Signals, number: number) => process.exit(EXIT.signalled + number)
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal)
   try {
-    await db.hear()
+    await db.play({ do: 'open', socket, storeUrl: stage.storeUrl, name: key })
     const a = new Actor('a', './contender.js')
     const b = new Actor('b', './contender.js')
     cast.push(a, b)
-    for (const { pid } of [a, b]) db.tell(pid)
+    for (const { pid } of [a, b]) db.tell({ do: 'mind', pid })
     const connection = await dial(socket)
-    const key = real ? `holdfast-demo-${randomBytes(4).toString('hex')}` : 'report'
     const scene = { socket, key, ttlMs: real ? REAL_TTL_MS : TTL_MS, storeUrl: stage.storeUrl }
     await Promise.all([a.enter(scene), b.enter(scene)])
     await play({ a, b, ask: connection.ask, key, stage, narrator })
     connection.socket.destroy()
+    await db.play({ do: 'clear' })
   } finally {
-    await Promise.all(cast.map((actor) => actor.end()))
+    await Promise.all(cast.map((actor) => (actor === db ? actor.leave() : actor.end())))
     process.off('exit', killAll)
     rmSync(folder, { recursive: true, force: true })
   }
@@ -117,7 +117,7 @@ async function play({ a, b, ask, key, stage, narrator }: Play): Promise<void> {
   await writeLate(late, 'plain', first.token, ask, narrator)
   if (stage.fenced) await writeLate(a.play({ do: 'write', register: 'fenced' }), 'fenced', first.token, ask, narrator)
   else
-    step('demo', 'there is no fence for this store yet, so nothing refuses the late write', {
+    step('demo', 'no fence comes with this store, so nothing refuses the late write', {
       did: 'skipped',
       register: 'fenced',
     })

@@ -6,6 +6,7 @@
 // SIGTERM first; SIGKILL `graceMs` later, and never later than `graceMs` after the deadline: before the store would let
 // another in. It has a session of its own: neither Ctrl-C, Ctrl-Z nor a signal to the holder's group reaches it.
 import { type ChildProcess, spawn } from 'node:child_process'
+import { messageOf } from '../exit.js'
 import { isGroupGone, signalGroup } from './group.js'
 import { earlier, type Instant, later, now, untilMs } from './instants.js'
 import type { EndedBy, FromWatchdog, ToWatchdog } from './messages.js'
@@ -71,7 +72,7 @@ function start({ command, key, deadline, graceMs }: Extract<ToWatchdog, { is: 's
     const env = { ...process.env, ...command.env }
     child = spawn(command.file, command.args, { detached: true, stdio: 'inherit', env })
   } catch (error) {
-    refuse('not executable', error instanceof Error ? error.message : String(error))
+    refuse('not executable', messageOf(error))
     return
   }
   child.on('error', (error: NodeJS.ErrnoException) => {
