@@ -8,13 +8,16 @@ import { rowsOf } from './harness/rows.js'
 import { runRounds } from './harness/run.js'
 import { NOTE, table } from './harness/table.js'
 import { verdicts } from './harness/targets.js'
+import { areInstalled, MISSING } from './peers/load.js'
 
 const EXIT_USAGE = 64
 
 async function main(options: Options): Promise<void> {
   if (options.name === undefined) return console.log(`${USAGE}\n\n${await listing()}`)
   if (!(await names()).includes(options.name)) throw new UsageError(`there is no benchmark ${options.name}`)
-  const benchmark = await load(options.name)
+  const withPeers = options.peers && areInstalled()
+  if (options.peers && !withPeers) console.error(MISSING)
+  const benchmark = await load(options.name, withPeers)
   const rounds = options.rounds ?? Math.max(ROUNDS_MIN, benchmark.rounds ?? ROUNDS_MIN)
   const seconds = options.seconds ?? benchmark.seconds ?? SECONDS
   const when = new Date().toISOString()

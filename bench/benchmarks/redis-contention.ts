@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import type { Benchmark, Metrics, Subject } from '../harness/benchmark.js'
 import { percentile } from '../harness/statistics.js'
 import { emptyRedis, redisPort } from '../measure/redis.js'
+import { peers } from '../peers/index.js'
 import type { Task } from '../redis-contention/worker.js'
 
 const PROCESSES = 4
@@ -20,7 +21,8 @@ const loader = createRequire(import.meta.url).resolve('tsx')
 const COMMANDS: Record<Task['way'], readonly string[]> = {
   BLPOP: ['blpop', 'rpush'],
   'SET NX PX': ['set', 'eval'],
-  library: ['evalsha', 'eval', 'subscribe', 'unsubscribe'],
+  library: ['evalsha', 'eval', 'subscribe', 'unsubscribe', 'ping'],
+  peer: [], // what the library says of itself
 }
 
 function waitsOf(task: Task): Promise<number[][]> {
@@ -39,16 +41,17 @@ function waitsOf(task: Task): Promise<number[][]> {
   })
 }
 
-async function compete(way: Task['way'], pauseMs: number, seconds: number): Promise<Metrics> {
+async function compete(way: Task['way'], pauseMs: number, seconds: number, peer?: Task['peer']): Promise<Metrics> {
   const client = await emptyRedis()
   await client.config('RESETSTAT')
   if (way === 'BLPOP') await client.rpush('resource', 'permit')
-  const task = { port: await redisPort(), way, workers: WORKERS, holdMs: HOLD_MS, pauseMs, seconds }
+  const task = { port: await redisPort(), way, workers: WORKERS, holdMs: HOLD_MS, pauseMs, seconds, peer }
   const startAtMs = Date.now() + STARTUP_MS
   const perProcess = await Promise.all(Array.from({ length: PROCESSES }, () => waitsOf({ ...task, startAtMs })))
   const stats = await client.info('commandstats')
   client.disconnect()
-  const sent = COMMANDS[way].reduce((sum, name) => {
+  const { sends = COMMANDS[way] } = peers.find(({ name }) => name === peer?.name) ?? {}
+  const sent = sends.reduce((sum, name) => {
     const [, calls = '0'] = new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats) ?? []
     return sum + Number(calls)
   }, 0)
@@ -71,12 +74,18 @@ function summary(waits: readonly number[][], commands: number, seconds: number):
 }
 
 const pauses = { 'no pause': 0, 'pause of 5 ms': 5 }
-const nameOf = (way: Task['way'], pause: string) => `${way}, ${pause}`
+const nameOf = (way: string, pause: string) => `${way}, ${pause}`
 
 const subject = (way: Task['way'], pause: string, pauseMs: number): Subject => ({
   name: nameOf(way, pause),
   floor: nameOf('BLPOP', pause),
   run: (seconds) => compete(way, pauseMs, seconds),
+})
+
+const peerSubject = (name: string, retryMs: number | undefined, pause: string, pauseMs: number): Subject => ({
+  name: nameOf(retryMs === undefined ? name : `${name} every ${retryMs} ms`, pause),
+  floor: nameOf('BLPOP', pause),
+  run: (seconds) => compete('peer', pauseMs, seconds, { name, retryMs }),
 })
 
 export default {
@@ -87,11 +96,17 @@ export default {
   subjects: Object.entries(pauses).flatMap(([pause, pauseMs]) =>
     (['BLPOP', 'SET NX PX', 'library'] as const).map((way) => subject(way, pause, pauseMs)),
   ),
+  peers: Object.entries(pauses).flatMap(([pause, pauseMs]) =>
+    peers.flatMap(({ name }) => [undefined, 5].map((retryMs) => peerSubject(name, retryMs, pause, pauseMs))),
+  ),
   targets: Object.keys(pauses).flatMap((pause) => [
     { subject: nameOf('library', pause), metric: 'acquisitions', of: 'ratio' as const, atLeast: 0.95 },
     { subject: nameOf('library', pause), metric: 'p99 wait', of: 'ratio' as const, atMost: 1.3 },
     { subject: nameOf('library', pause), metric: 'Jain fairness', of: 'median' as const, atLeast: 0.99 },
     { subject: nameOf('library', pause), metric: 'commands', of: 'median' as const, atMost: 3 },
   ]),
-  notes: ['A permit of BLPOP is lost for ever when its holder dies, and has no token. SET NX PX polls every 5 ms.'],
+  notes: [
+    'A permit of BLPOP is lost for ever when its holder dies, and has no token. SET NX PX polls every 5 ms, other libraries as',
+    'often as they do by default, and every 5 ms; all retry without limit.',
+  ],
 } satisfies Benchmark

@@ -8,6 +8,9 @@ import { scriptsFor } from '../../packages/holdfast/src/stores/redis/scripts.js'
 import type { Benchmark, Metrics, Subject } from '../harness/benchmark.js'
 import { pairsInFlight } from '../measure/pairs.js'
 import { emptyRedis } from '../measure/redis.js'
+import { peers } from '../peers/index.js'
+import type { Library, Locks } from '../peers/library.js'
+import { redlockUniversalLean } from '../peers/redlock-universal.js'
 
 const TTL_MS = 30_000
 const MANY = 64
@@ -31,12 +34,12 @@ const setNx: Pair = async (worker, n) => {
   await client.evalsha(compareAndDelete, 1, key, claim)
 }
 
-const { acquire, release } = scriptsFor('PUBLISH')
+const { acquire, release } = scriptsFor('PUBLISH', { retentionMs: 86_400_000, endedRetentionMs: 60_000 })
 const scripts: Pair = async (worker, n) => {
   const key = keyOf(worker, n)
   const claim = randomUUID()
-  await client.evalsha(acquire.sha, 1, key, '86400000', '60000', 'bench:1234', '30000', '86430000', '1000', claim, '')
-  await client.evalsha(release.sha, 1, key, '86400000', '60000', claim)
+  await client.evalsha(acquire.sha, 1, key, 'bench:1234', '30000', '86430000', '1500 1 inbox', claim)
+  await client.evalsha(release.sha, 1, key, claim)
 }
 
 const verbs: Pair = async (worker, n) => {
@@ -53,6 +56,23 @@ const library: Pair = async (worker, n) => {
 const ways: Record<string, Pair> = { 'SET NX PX': setNx, 'its scripts': scripts, 'its verbs': verbs, library }
 
 const nameOf = (way: string, workers: number) => `${way}, ${workers} in flight`
+
+let locks: Locks
+const peer: Pair = async (worker, n) => {
+  const lock = await locks.acquire(keyOf(worker, n), TTL_MS)
+  await lock.release()
+}
+
+const peerSubject = (library: Library, workers: number): Subject => ({
+  name: nameOf(library.name, workers),
+  floor: nameOf('SET NX PX', workers),
+  async setup() {
+    client = await emptyRedis()
+    locks = await library.open([client])
+  },
+  run: (seconds) => pairsInFlight(seconds, workers, peer),
+  teardown: () => client.disconnect(),
+})
 
 const subject = (way: string, pair: Pair, workers: number): Subject => ({
   name: nameOf(way, workers),
@@ -77,6 +97,9 @@ export default {
   title: 'Uncontended acquire + release in Redis, one process, ioredis 5',
   floor: nameOf('SET NX PX', 1),
   subjects: [1, MANY].flatMap((workers) => Object.entries(ways).map(([way, pair]) => subject(way, pair, workers))),
+  peers: [1, MANY].flatMap((workers) =>
+    [...peers, redlockUniversalLean].map((library) => peerSubject(library, workers)),
+  ),
   targets: [
     { subject: nameOf('library', 1), metric: 'pairs', of: 'ratio', atLeast: 0.8 },
     { subject: nameOf('library', MANY), metric: 'pairs', of: 'ratio', atLeast: 1.5 },

@@ -37,6 +37,8 @@ export interface Benchmark {
   /** The subject that the others are compared with. */
   readonly floor: string
   readonly subjects: readonly Subject[]
+  /** Other people's libraries: run as well with `--peers`, where they are installed. */
+  readonly peers?: readonly Subject[]
   /** Counted rounds, at least five. Default 5. */
   readonly rounds?: number
   /** The length of one sample. Default 1. */

@@ -9,11 +9,12 @@ export async function names(): Promise<string[]> {
   return files.flatMap((file) => (file.endsWith('.ts') ? file.slice(0, -3) : [])).sort()
 }
 
-/** One benchmark, checked for what would spoil its results. */
-export async function load(name: string): Promise<Benchmark> {
-  const { default: benchmark } = (await import(new URL(`${name}.ts`, FOLDER).href)) as { default: Benchmark }
-  check(name, benchmark)
-  return benchmark
+/** One benchmark, checked for what would spoil its results; with other people's libraries among its subjects if asked. */
+export async function load(name: string, withPeers = false): Promise<Benchmark> {
+  const { default: found } = (await import(new URL(`${name}.ts`, FOLDER).href)) as { default: Benchmark }
+  const all = { ...found, subjects: [...found.subjects, ...(found.peers ?? [])] }
+  check(name, all)
+  return withPeers ? all : found
 }
 
 export function check(file: string, { name, floor, subjects, targets = [] }: Benchmark): void {
@@ -30,7 +31,7 @@ export function check(file: string, { name, floor, subjects, targets = [] }: Ben
 
 /** One line for each benchmark. */
 export async function listing(): Promise<string> {
-  const all = await Promise.all((await names()).map(load))
+  const all = await Promise.all((await names()).map((name) => load(name)))
   const width = Math.max(0, ...all.map(({ name }) => name.length))
   return all.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join('\n')
 }

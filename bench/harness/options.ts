@@ -4,6 +4,8 @@ import { ROUNDS_MIN } from './benchmark.js'
 
 export interface Options {
   readonly name: string | undefined
+  /** Whether other people's libraries run as well. */
+  readonly peers: boolean
   readonly json: string | undefined
   readonly rounds: number | undefined
   readonly seconds: number | undefined
@@ -12,11 +14,12 @@ export interface Options {
 /** A command line that cannot be run as it stands. */
 export class UsageError extends Error {}
 
-export const USAGE = `npm run bench -- NAME [--json FILE] [--rounds N] [--seconds S]
+export const USAGE = `npm run bench -- NAME [--json FILE] [--rounds N] [--seconds S] [--peers]
 
   --json FILE   also writes the rows as JSON
   --rounds N    counted rounds after the warm-up, at least ${ROUNDS_MIN}
-  --seconds S   length of each sample`
+  --seconds S   length of each sample
+  --peers       other libraries as well, where the benchmark has them (\`npm ci\` in bench/peers)`
 
 export function readOptions(args: readonly string[]): Options {
   const { values, positionals } = parse(args)
@@ -29,7 +32,7 @@ export function readOptions(args: readonly string[]): Options {
   if (seconds !== undefined && !(seconds > 0 && seconds < Number.POSITIVE_INFINITY)) {
     throw new UsageError(`--seconds ${values.seconds}: must be a number above 0`)
   }
-  return { name: positionals[0], json: values.json, rounds, seconds }
+  return { name: positionals[0], peers: values.peers ?? false, json: values.json, rounds, seconds }
 }
 
 function parse(args: readonly string[]) {
@@ -38,7 +41,7 @@ function parse(args: readonly string[]) {
     return parseArgs({
       args: [...args],
       allowPositionals: true,
-      options: { json: string, rounds: string, seconds: string },
+      options: { json: string, peers: { type: 'boolean' }, rounds: string, seconds: string },
     })
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))

@@ -4,11 +4,14 @@ import { randomUUID } from 'node:crypto'
 import { createLeases } from 'holdfast'
 import { redisStore } from 'holdfast/redis'
 import { Redis } from 'ioredis5'
+import { peers } from '../peers/index.js'
 
 /** What the benchmark asks for. */
 export interface Task {
   readonly port: number
-  readonly way: 'BLPOP' | 'SET NX PX' | 'library'
+  readonly way: 'BLPOP' | 'SET NX PX' | 'library' | 'peer'
+  /** Somebody else's library, and how often it retries where not as often as by default. */
+  readonly peer?: { readonly name: string; readonly retryMs: number | undefined } | undefined
   readonly workers: number
   readonly holdMs: number
   readonly pauseMs: number
@@ -28,7 +31,7 @@ const task: Task = JSON.parse(process.argv[2] ?? '')
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 const connect = () => new Redis({ host: '127.0.0.1', port: task.port })
 
-const ways: Record<Task['way'], () => Take[]> = {
+const ways: Record<Task['way'], () => Take[] | Promise<Take[]>> = {
   // A list with one permit: first in, first out in the server, and lost for ever when its holder dies.
   BLPOP: () =>
     Array.from({ length: task.workers }, (): Take => {
@@ -55,9 +58,20 @@ const ways: Record<Task['way'], () => Take[]> = {
     }
     return Array.from({ length: task.workers }, () => take)
   },
+  async peer() {
+    const library = peers.find(({ name }) => name === task.peer?.name)
+    if (library === undefined) throw new Error(`no library ${task.peer?.name}`)
+    const { retryMs } = task.peer ?? {}
+    const locks = await library.open([connect()], { endless: true, ...(retryMs === undefined ? {} : { retryMs }) })
+    const take: Take = async () => {
+      const lock = await locks.acquire(KEY, TTL_MS)
+      return () => lock.release()
+    }
+    return Array.from({ length: task.workers }, () => take)
+  },
 }
 
-const takes = ways[task.way]()
+const takes = await ways[task.way]()
 await sleep(task.startAtMs - Date.now())
 const endMs = performance.now() + task.seconds * 1_000
 

@@ -5,13 +5,20 @@ import { readOptions, UsageError } from '../harness/options.js'
 
 describe('the command line', () => {
   it('takes a name and options', () => {
-    expect(readOptions(['sqlite', '--json', 'out.json', '--rounds', '7', '--seconds', '0.5'])).toEqual({
+    expect(readOptions(['sqlite', '--peers', '--json', 'out.json', '--rounds', '7', '--seconds', '0.5'])).toEqual({
       name: 'sqlite',
+      peers: true,
       json: 'out.json',
       rounds: 7,
       seconds: 0.5,
     })
-    expect(readOptions([])).toEqual({ name: undefined, json: undefined, rounds: undefined, seconds: undefined })
+    expect(readOptions([])).toEqual({
+      name: undefined,
+      peers: false,
+      json: undefined,
+      rounds: undefined,
+      seconds: undefined,
+    })
   })
 
   it.each([
@@ -31,6 +38,12 @@ describe('the command line', () => {
 describe('the benchmarks', () => {
   it('name themselves as their files, and their floors and targets among their subjects', async () => {
     for (const name of await names()) await expect(load(name)).resolves.toHaveProperty('name', name)
+  })
+
+  it('have other libraries among their subjects where that is asked', async () => {
+    const [without, withPeers] = [await load('redis'), await load('redis', true)]
+    expect(without.subjects.map(({ name }) => name)).not.toContain('redlock, 1 in flight')
+    expect(withPeers.subjects.map(({ name }) => name)).toContain('redlock, 1 in flight')
   })
 
   it.each([
