@@ -10,7 +10,8 @@ export default defineConfig({
       { find: /^holdfast$/, replacement: source('index.ts') },
       { find: /^holdfast\/testing$/, replacement: source('testing/index.ts') },
       { find: /^holdfast\/testing\/proxy$/, replacement: source('testing-node/proxy.ts') },
-      { find: /^holdfast\/(memory|quorum|redis|sqlite)$/, replacement: source('stores/$1/index.ts') },
+      { find: /^holdfast\/(idempotency|http)$/, replacement: source('$1/index.ts') },
+      { find: /^holdfast\/(memory|mysql|postgres|quorum|redis|sqlite)$/, replacement: source('stores/$1/index.ts') },
     ],
   },
   test: {
@@ -18,5 +19,7 @@ export default defineConfig({
     exclude: ['**/node_modules/**', '**/clients/**'],
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // Most tests wait for servers and terms, not for a core.
+    maxWorkers: 3,
   },
 })

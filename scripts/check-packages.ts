@@ -38,6 +38,7 @@ try {
   writeFileSync(
     join(work, 'user.ts'),
     `import { createLeases, exponential, LeaseLostError, type Lease } from 'holdfast'
+import { kubernetesStore } from 'holdfast/kubernetes'
 import { memoryStore } from 'holdfast/memory'
 import { sqliteFence, sqliteStore } from 'holdfast/sqlite'
 import { VirtualClock } from 'holdfast/testing'
@@ -47,7 +48,7 @@ const leases = createLeases({ store: memoryStore({ clock }), clock })
 const lease: Lease = await leases.acquire('report', { retry: exponential({ minMs: 1, maxMs: 10 }), waitMs: 0 })
 const value: number = await leases.hold('other', async ({ token }) => token)
 if (lease.signal.reason instanceof LeaseLostError) lease.signal.reason.reason satisfies string
-if (value !== 1 || typeof sqliteStore !== 'function' || typeof sqliteFence !== 'function' || typeof tcpProxy !== 'function') throw new Error('not what was packed')
+if (value !== 1 || typeof kubernetesStore !== 'function' || typeof sqliteStore !== 'function' || typeof sqliteFence !== 'function' || typeof tcpProxy !== 'function') throw new Error('not what was packed')
 await lease.release()
 await leases.close()
 `,

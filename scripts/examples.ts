@@ -64,6 +64,13 @@ writeFileSync(
       strict: true,
       noEmit: true,
       skipLibCheck: true,
+      // Of a client that the tests install by itself, and of one whose types come with those of Node.
+      paths: {
+        '@kubernetes/client-node': [
+          join(root, 'packages/holdfast/test/clients/node_modules/@kubernetes/client-node/dist/index.d.ts'),
+        ],
+        undici: [join(root, 'node_modules/undici-types/index.d.ts')],
+      },
     },
     files: [...named.map(({ path }) => path), join(root, 'scripts/examples/prelude.ts')],
   }),

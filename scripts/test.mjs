@@ -14,14 +14,22 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const clients = join(root, 'packages/holdfast/test/clients')
 const counts = { passed: 0, failed: 0 }
 
-/** Debian packages that a step needs, by a program that each brings. */
+/** Debian packages that a step needs, by a program that each brings (or the path of one that is not on the PATH). */
 const DEBIAN = {
   clients: { 'g++': 'g++', make: 'make', python3: 'python3' },
   unit: {
     faketime: 'faketime',
+    openssl: 'openssl',
+    ps: 'procps',
     'redis-server': 'redis-server',
     'redis-sentinel': 'redis-sentinel',
     'redis-cli': 'redis-tools',
+    '/usr/lib/postgresql/*/bin/postgres': 'postgresql',
+    pgbouncer: 'pgbouncer',
+    mariadbd: 'mariadb-server',
+    etcd: 'etcd-server',
+    etcdctl: 'etcd-client',
+    'nats-server': 'nats-server',
   },
 }
 

@@ -48,12 +48,25 @@ const sourceOf = (built: string) => built.replace('./dist/', 'packages/holdfast/
 describe('layers', () => {
   const rules = [
     { of: 'lease', may: ['lease', 'store'] },
-    { of: 'store', may: ['store', 'lease/errors', 'lease/keys'] },
+    { of: 'store', may: ['store', 'lease/errors', 'lease/keys', 'lease/clock', 'lease/random'] },
     { of: 'fence', may: ['fence', 'store/contract', 'lease/errors', 'lease/keys'] },
     ...stores.map((name) => ({
       of: `stores/${name}`,
-      may: [`stores/${name}`, 'store', 'fence', 'lease/errors', 'lease/keys', 'lease/clock', 'lease/random'],
+      may: [
+        `stores/${name}`,
+        'store',
+        'fence',
+        'idempotency/contract',
+        'idempotency/protocol',
+        'idempotency/sha256',
+        'lease/errors',
+        'lease/keys',
+        'lease/clock',
+        'lease/random',
+      ],
     })),
+    { of: 'idempotency', may: ['idempotency', 'lease', 'store/contract'] },
+    { of: 'http', may: ['http', 'idempotency', 'fence', 'lease', 'store/contract'] },
   ]
   it.each(rules)('$of imports only from $may', ({ of, may }) => {
     const src = 'packages/holdfast/src/'
@@ -72,7 +85,7 @@ describe('layers', () => {
 
   it('the core and the memory store import nothing from Node, so that they run anywhere', () => {
     const portable = inLibrary.filter((path) =>
-      /src\/(index\.|lease\/|store\/|fence\/|stores\/memory\/|testing\/)/.test(path),
+      /src\/(index\.|lease\/|store\/|fence\/|idempotency\/|http\/|stores\/memory\/|testing\/)/.test(path),
     )
     const wrong = portable.filter((path) => importsOf(path).some((to) => to.startsWith('node:')))
     expect(wrong).toEqual([])
@@ -208,6 +221,23 @@ describe('docs', () => {
   it('every guarantee that a store can keep is cited by a conformance case', () => {
     const cited = new Set(conformance.map(({ guarantee }) => guarantee))
     expect(['G1', 'G2', 'G3', 'G4', 'G6', 'G8', 'G11', 'G13'].filter((name) => !cited.has(name as never))).toEqual([])
+  })
+
+  it('every test that a page points at, by file and title, is there', () => {
+    // `redis/faults.test.ts`: a part of its title
+    const named = tracked
+      .filter((path) => path.endsWith('.md'))
+      .flatMap((path) =>
+        [...read(path).matchAll(/`((?:[\w-]+\/)+[\w.-]+\.ts)`: ([^|;`\n]+)/g)].map(([, file = '', title = '']) => ({
+          path,
+          file: ['packages/holdfast/test', 'packages/holdfast', '.']
+            .map((folder) => join(folder, file))
+            .find((at) => existsSync(join(root, at))),
+          title: title.trim(),
+        })),
+      )
+    expect(named.length).toBeGreaterThan(10)
+    expect(named.filter(({ file, title }) => file === undefined || !read(file).includes(title))).toEqual([])
   })
 
   it('no link leads nowhere', () => {

@@ -3,7 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as core from 'holdfast'
+import type * as etcd from 'holdfast/etcd'
+import * as http from 'holdfast/http'
+import * as idempotency from 'holdfast/idempotency'
 import * as memory from 'holdfast/memory'
+import * as mysql from 'holdfast/mysql'
+import * as postgres from 'holdfast/postgres'
 import * as redis from 'holdfast/redis'
 import * as sqlite from 'holdfast/sqlite'
 import * as testing from 'holdfast/testing'
@@ -24,6 +29,18 @@ declare global {
   var redisFence: typeof redis.redisFence
   var sqliteStore: typeof sqlite.sqliteStore
   var sqliteFence: typeof sqlite.sqliteFence
+  var etcdStore: typeof etcd.etcdStore
+  var etcdFence: typeof etcd.etcdFence
+  var mysqlStore: typeof mysql.mysqlStore
+  var mysqlFence: typeof mysql.mysqlFence
+  var mysqlSchema: typeof mysql.mysqlSchema
+  var postgresStore: typeof postgres.postgresStore
+  var postgresFence: typeof postgres.postgresFence
+  var postgresSchema: typeof postgres.postgresSchema
+  // biome-ignore lint/suspicious/noExplicitAny: the reader's own pool, of one database or the other
+  var pool: any
+  // biome-ignore lint/suspicious/noExplicitAny: the reader's own connection
+  var connection: any
   var VirtualClock: typeof testing.VirtualClock
   var faultyStore: typeof testing.faultyStore
   var seededRandom: typeof testing.seededRandom
@@ -31,6 +48,40 @@ declare global {
   var simulatePlan: typeof testing.simulatePlan
   var shrink: typeof testing.shrink
   var checkConformance: typeof testing.checkConformance
+  var memoryRecords: typeof memory.memoryRecords
+  var mysqlRecords: typeof mysql.mysqlRecords
+  var mysqlRecordsSchema: typeof mysql.mysqlRecordsSchema
+  var postgresRecords: typeof postgres.postgresRecords
+  var postgresRecordsSchema: typeof postgres.postgresRecordsSchema
+  var redisRecords: typeof redis.redisRecords
+  var sqliteRecords: typeof sqlite.sqliteRecords
+  var sqliteTransactionRecords: typeof sqlite.sqliteTransactionRecords
+  var idempotent: typeof http.idempotent
+  var fenced: typeof http.fenced
+  var fencedFetch: typeof http.fencedFetch
+  var formatGrant: typeof http.formatGrant
+  var parseGrant: typeof http.parseGrant
+  var expressIdempotent: typeof http.expressIdempotent
+  var fastifyIdempotent: typeof http.fastifyIdempotent
+  var fastifyRun: typeof http.fastifyRun
+  var honoIdempotent: typeof http.honoIdempotent
+  type RunInfo = idempotency.RunInfo
+  var once: typeof idempotency.once
+  var onceResult: typeof idempotency.onceResult
+  var onceInTransaction: typeof idempotency.onceInTransaction
+  var keyOf: typeof idempotency.keyOf
+  var fingerprintOf: typeof idempotency.fingerprintOf
+  var fingerprintOfJson: typeof idempotency.fingerprintOfJson
+  var plainCodec: typeof idempotency.plainCodec
+  var UnknownOutcomeError: typeof idempotency.UnknownOutcomeError
+  var records: idempotency.Records
+  /** An outward effect, such as a payment: its provider takes an idempotency key too. */
+  var charge: (
+    amount: number,
+    options?: { idempotencyKey?: string; signal?: AbortSignal },
+  ) => Promise<{ id: string; amount: number }>
+  /** Asks the provider what became of an earlier charge. */
+  var findCharge: (idempotencyKey: string) => Promise<{ id: string; amount: number } | undefined>
   /** A reader's own store. */
   var myStore: typeof memory.memoryStore
   var wait: (ms: number) => Promise<void>
@@ -46,13 +97,14 @@ declare global {
   var db: InstanceType<typeof Libsql>
   var path: string
   var pay: (...about: unknown[]) => Promise<void>
+  var payBack: (...about: unknown[]) => Promise<void>
   var writeReport: (signal?: AbortSignal) => Promise<string>
   var refreshPrices: () => Promise<number>
   var compensate: (error: unknown) => Promise<void>
   var log: (...about: unknown[]) => void
 }
 
-Object.assign(globalThis, core, memory, redis, sqlite, testing, {
+Object.assign(globalThis, core, http, idempotency, memory, mysql, postgres, redis, sqlite, testing, {
   Database: Libsql,
   myStore: memory.memoryStore,
   wait: (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms)),
@@ -76,7 +128,11 @@ export function fresh(): () => Promise<void> {
     grant: { key: 'reports/daily', token: 7, claim: 'a-claim', holder: 'web-1:42' },
     controller: new AbortController(),
     pay: async () => {},
+    payBack: async () => {},
     writeReport: async () => 'a report',
+    records: memory.memoryRecords(),
+    charge: async (amount: number) => ({ id: 'charge-1', amount }),
+    findCharge: async () => undefined,
     refreshPrices: async () => 42,
     compensate: async () => {},
     log: () => {},
