@@ -6,9 +6,14 @@ import {
   appendFileSync,
   chmodSync,
   chownSync,
+  closeSync,
   existsSync,
   mkdtempSync,
+  openSync,
+  readdirSync,
   readFileSync,
+  readlinkSync,
+  realpathSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
@@ -88,24 +93,49 @@ async function folderOfPostgres(name: string): Promise<string> {
 async function spawnAsPostgres(
   program: string,
   args: readonly string[],
+  log: string,
   env: readonly string[] = [],
 ): Promise<ChildProcess> {
+  const said = openSync(log, 'a')
   const child = spawn(
     'setpriv',
     ['--reuid=postgres', '--regid=postgres', '--init-groups', 'env', ...env, program, ...args],
-    { stdio: 'ignore', cwd: '/' },
+    { stdio: ['ignore', said, said], cwd: '/' },
   )
+  closeSync(said)
   child.on('error', () => {})
   child.once('exit', () => running.delete(child))
   running.add(child)
   return child
 }
 
+const hasEnded = (child: ChildProcess) => child.exitCode !== null || child.signalCode !== null
+
 async function end(child: ChildProcess | undefined, signal: 'SIGKILL' | 'SIGINT' | 'SIGQUIT'): Promise<void> {
-  if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+  if (child === undefined || hasEnded(child)) return
   const exited = once(child, 'exit')
   child.kill(signal)
   await exited
+}
+
+/** The processes whose working folder this is: a postmaster and all its children. */
+function processesIn(folder: string): number[] {
+  return readdirSync('/proc').flatMap((name) => {
+    if (!/^\d+$/.test(name)) return []
+    try {
+      return readlinkSync(`/proc/${name}/cwd`) === folder ? [Number(name)] : []
+    } catch {
+      return [] // it has ended by itself
+    }
+  })
+}
+
+function killed(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    // it has ended by itself
+  }
 }
 
 export interface ServerOptions {
@@ -195,8 +225,13 @@ export class PostgresServer {
             'FAKETIME_DONT_FAKE_MONOTONIC=1',
           ]
     if (this.#clockFile !== undefined && !existsSync(this.#clockFile)) this.setClock(0)
-    this.#child = await spawnAsPostgres(`${BIN}/postgres`, ['-D', join(this.folder, 'data')], env)
-    await waitUntil(`postgres on ${this.port}`, () => this.isReady())
+    const log = join(this.folder, 'log')
+    const child = await spawnAsPostgres(`${BIN}/postgres`, ['-D', join(this.folder, 'data')], log, env)
+    this.#child = child
+    await waitUntil(`postgres on ${this.port}`, () => {
+      if (hasEnded(child)) throw new Error(`postgres does not start: ${readFileSync(log, 'utf8').slice(-2_000)}`)
+      return this.isReady()
+    })
   }
 
   async isReady(): Promise<boolean> {
@@ -227,21 +262,16 @@ export class PostgresServer {
 
   /** Ends it as a power failure does: the postmaster and its children, none of which can say goodbye. */
   async kill(): Promise<void> {
-    const postmaster = readFileSync(join(this.folder, 'data', 'postmaster.pid'), 'utf8').split('\n')[0] ?? ''
-    for (const pid of [Number(postmaster), ...(await this.#childrenOf(postmaster, /./))]) {
-      try {
-        process.kill(pid, 'SIGKILL')
-      } catch {
-        // it has ended by itself
-      }
-    }
+    // Looked for until there are none: one that was forked meanwhile would keep the shared memory, and no server could
+    // start beside it; it also may wait without end for a lock of one that is gone.
+    const data = realpathSync(join(this.folder, 'data'))
+    await waitUntil(`the end of postgres on ${this.port}`, () => {
+      const left = processesIn(data)
+      for (const pid of left) killed(pid)
+      return left.length === 0
+    })
     await end(this.#child, 'SIGKILL')
     rmSync(join(this.folder, 'data', 'postmaster.pid'), { force: true })
-  }
-
-  async #childrenOf(pid: string, name: RegExp): Promise<number[]> {
-    const { stdout } = await run('ps', ['-o', 'pid=,args=', '--ppid', pid]).catch(() => ({ stdout: '' }))
-    return stdout.split('\n').flatMap((line) => (name.test(line) ? [Number.parseInt(line, 10)] : []))
   }
 
   /** Lets this process end while it runs. */
@@ -294,7 +324,7 @@ export class PgBouncer {
       'unix_socket_dir =',
     ]
     writeFileSync(config, `${lines.join('\n')}\n`)
-    bouncer.#child = await spawnAsPostgres('/usr/sbin/pgbouncer', [config])
+    bouncer.#child = await spawnAsPostgres('/usr/sbin/pgbouncer', [config], join(bouncer.folder, 'log'))
     const url = bouncer.url
     await waitUntil('pgbouncer', async () => {
       const client = new pg.Client({ connectionString: url })
