@@ -4,11 +4,13 @@ import type { Records } from '../idempotency/contract.js'
 import { InProgressError, KeyReusedError, NotRecordedError, UnknownOutcomeError } from '../idempotency/errors.js'
 import { fingerprintOf, fingerprintOfJson, keyOf } from '../idempotency/fingerprint.js'
 import { onceResult } from '../idempotency/once.js'
-import { checkRecords, type FailureDecision, type OnceOptions } from '../idempotency/options.js'
+import { checkRecords, type FailureDecision, type OnceOptions, settleOnce } from '../idempotency/options.js'
 import type { RunInfo } from '../idempotency/run.js'
 import { sha256 } from '../idempotency/sha256.js'
 import { InvalidArgumentError, LeaseLostError, StoreError } from '../lease/errors.js'
+import { checkKey, KEY_BYTES_MAX } from '../lease/keys.js'
 import { checkFunction, checkOptions } from '../lease/options.js'
+import { checkHeaderName } from './fenced-fetch.js'
 import { parseKey } from './key-header.js'
 import { type Problem, problemAnswer } from './problem.js'
 import { type Captured, keptByDefault, responseCodec } from './stored-response.js'
@@ -19,8 +21,8 @@ export type ResponseDecision = FailureDecision
 /** Options of the handling of `Idempotency-Key`. `Incoming` is the framework's request. */
 export interface IdempotentOptions<Incoming> {
   /**
-   * Whose key it is, such as the tenant or the user that has logged in: keys of two scopes never meet. Must not be empty; give
-   * those who are not logged in a name.
+   * Whose key it is, such as the tenant or the user that has logged in: keys of two scopes never meet. Must not be empty (give
+   * those who are not logged in a name), nor longer than 440 bytes of UTF-8, of which % and : count three each.
    */
   scope(request: Incoming): string | Promise<string>
   /** Whether a request without the header is refused with 400. Default true; else it is handled without a record. */
@@ -120,11 +122,17 @@ export class Gate<Request> {
         throw new InvalidArgumentError(name, bytes, 'must be a whole number of bytes, 0 or more')
       }
     }
+    const { header = 'Idempotency-Key', methods = ['POST', 'PATCH'] } = options
+    checkHeaderName(header)
+    if (!Array.isArray(methods) || !methods.every((method) => /^[A-Z][A-Z-]*$/.test(method))) {
+      throw new InvalidArgumentError('methods', methods, "must be a list of methods, such as ['POST', 'PATCH']")
+    }
     this.responseBytesMax = options.responseBytesMax ?? MIB
     this.#records = records
     this.#options = options
-    this.#header = options.header ?? 'Idempotency-Key'
-    this.#methods = new Set(options.methods ?? ['POST', 'PATCH'])
+    this.#header = header
+    this.#methods = new Set(methods)
+    settleOnce(this.#onceOptions('key', 'fingerprint')) // refused here, and not at the first request
   }
 
   /** `work` runs the handler and gives its response; it is not called for a repeat. */
@@ -159,7 +167,7 @@ export class Gate<Request> {
       })
     }
     const scope = await incoming.scope()
-    const options = this.#onceOptions(keyOf(scope, key), fingerprintOfRequest(incoming, body))
+    const options = this.#onceOptions(recordKeyOf(scope, key), fingerprintOfRequest(incoming, body))
     try {
       const { value, replayed } = await onceResult(this.#records, options, (run) => this.#run(run, work))
       return { is: 'answer', response: value, replayed }
@@ -269,6 +277,34 @@ const UNAVAILABLE: Problem = {
   detail: 'Nothing was done, or it is not known: send the request again later, with the same key.',
 }
 
+/** The key of the record. One that is too long with its scope is named by its digest, in a list that no other key gives. */
+function recordKeyOf(scope: string, key: string): string {
+  checkScope(scope)
+  try {
+    return keyOf(scope, key)
+  } catch {
+    return keyOf(scope, 'sha256', sha256(key))
+  }
+}
+
+/** What the digest of a key leaves. */
+const SCOPE_BYTES_MAX = KEY_BYTES_MAX - ':sha256:'.length - 64
+
+function checkScope(scope: unknown): asserts scope is string {
+  if (typeof scope !== 'string' || scope === '') {
+    throw new InvalidArgumentError(
+      'scope',
+      scope,
+      "must give a non-empty string: give those who have none a name, such as 'anonymous'",
+    )
+  }
+  checkKey('scope', scope)
+  const bytes = new TextEncoder().encode(scope).length + 2 * (scope.match(/[%:]/g)?.length ?? 0)
+  if (bytes <= SCOPE_BYTES_MAX) return
+  const expected = `must give at most ${SCOPE_BYTES_MAX} bytes of UTF-8, of which % and : count three each: give an id`
+  throw new InvalidArgumentError('scope', scope, expected)
+}
+
 /** Method, path, query, type and body: what the request asks for. JSON counts as its data, all else as its bytes. */
 function fingerprintOfRequest({ method, target, contentType }: Incoming, body: unknown): string {
   const type = contentType.split(';')[0]?.trim().toLowerCase() ?? ''
@@ -282,7 +318,16 @@ function fingerprintOfBody(body: unknown, isJson: boolean): string {
     return text === undefined ? (body.length === 0 ? '' : `bytes-${sha256(body)}`) : fingerprintOfJson(text)
   }
   if (typeof body === 'string') return isJson ? fingerprintOfJson(body) : `bytes-${sha256(body)}`
-  return fingerprintOf(body)
+  return isJson ? fingerprintOfParsed(body) : fingerprintOf(body)
+}
+
+/** JSON that a parser has read may have no canonical form either: then its text stands for it. */
+function fingerprintOfParsed(data: unknown): string {
+  try {
+    return fingerprintOf(data)
+  } catch {
+    return fingerprintOfJson(JSON.stringify(data))
+  }
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true })

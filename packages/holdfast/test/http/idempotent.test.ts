@@ -141,6 +141,32 @@ describe.each(frameworks)('$name', ({ start }) => {
       expect((await post(shop, { key: '8e03978e-40d5-43dd' })).headers.get('idempotency-replayed')).toBe('true')
     }))
 
+  it('takes every key of up to 255 characters, whatever they are, each for itself (C55)', () =>
+    withShop(async (shop) => {
+      const keys = [':'.repeat(255), `${':'.repeat(254)}%`, '%3A'.repeat(85), '~'.repeat(255)]
+      for (const [i, key] of keys.entries()) {
+        expect(await (await post(shop, { key: `"${key}"` })).json()).toEqual({ id: i + 1 })
+        expect((await post(shop, { key: `"${key}"` })).headers.get('idempotency-replayed')).toBe('true')
+      }
+      expect(await (await post(shop, { key: `"${keys[0]}"`, tenant: 'b' })).json()).toEqual({ id: keys.length + 1 })
+    }))
+
+  it('takes JSON that has no canonical form by its text (C56)', () =>
+    withShop(async (shop) => {
+      const deep = (end: string) => `{"amount":${'['.repeat(300)}${end}${']'.repeat(300)}}`
+      const pairs = [
+        ['{"to":"\\ud800"}', '{"to":"\\ud801"}'],
+        ['{"\\u00e9":1,"e\\u0301":2}', '{"\\u00e9":2,"e\\u0301":1}'],
+        [deep('1'), deep('2')],
+      ] as const
+      for (const [i, [body, other]] of pairs.entries()) {
+        const key = `odd-${i}`
+        expect((await post(shop, { key, body })).status).toBe(201)
+        expect((await post(shop, { key, body })).headers.get('idempotency-replayed')).toBe('true')
+        expect((await post(shop, { key, body: other })).status).toBe(422)
+      }
+    }))
+
   it('422 when the key is used for another payload, path, query or method (C55)', () =>
     withShop(async (shop) => {
       await post(shop)
@@ -360,6 +386,31 @@ describe('what is kept of a response', () => {
   })
 })
 
+it('options that cannot be right are refused when the handling is made, not at the first request', () => {
+  const wrong = {
+    scope: ['a'],
+    header: ['', 'a b'],
+    methods: ['POST', ['post'], [1]],
+    decide: ['record'],
+    keepHeader: [true],
+    bodyBytesMax: [-1, Number.NaN],
+    responseBytesMax: [1.5],
+    retentionMs: [0, Number.NaN],
+    waitMs: [-1, '1'],
+    ttlMs: [1, Number.POSITIVE_INFINITY],
+    onUnknown: ['again'],
+    onError: [1],
+  }
+  for (const [option, values] of Object.entries(wrong)) {
+    for (const value of values) {
+      const options = { scope: () => 'a', [option]: value } as unknown as IdempotentOptions<Request>
+      expect(() => idempotent(memoryRecords(), options), `${option}: ${value}`).toThrow(
+        expect.objectContaining({ code: 'INVALID_ARGUMENT', option, value }),
+      )
+    }
+  }
+})
+
 describe('a handler behind the header', () => {
   const request = () =>
     new Request('http://shop.example/payments', { method: 'POST', headers: { 'idempotency-key': '"k"' }, body: '{}' })
@@ -372,6 +423,20 @@ describe('a handler behind the header', () => {
       throw error
     }
     await expect(behind(memoryRecords(), handler)).rejects.toBe(error)
+  })
+
+  it('is not reached, and the option is named, when the scope is none', async () => {
+    for (const scope of ['', undefined, 'x'.repeat(441), ':'.repeat(150), '\ud800']) {
+      const handle = idempotent(memoryRecords(), { scope: () => scope as string })
+      const handler = handle(() => {
+        throw new Error('reached')
+      })
+      await expect(handler(request())).rejects.toMatchObject({
+        code: 'INVALID_ARGUMENT',
+        option: 'scope',
+        value: scope,
+      })
+    }
   })
 
   it('that another took over: a response that was not to be kept is sent, of one that was the other tells', async () => {
