@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLeases } from '../../src/lease/leases.js'
 import { fixed } from '../../src/lease/retry.js'
 import { postgresFence, postgresSchema, postgresStore } from '../../src/stores/postgres/index.js'
-import { pgPool } from './clients.js'
+import { clientKinds, pgPool } from './clients.js'
 import { Bench, errorOf, fresh, granted, grantOf, HOUR_MS, request } from './harness.js'
 import { PgBouncer, PostgresServer, pass, waitUntil } from './servers.js'
 
@@ -84,6 +84,30 @@ describe('a standby', () => {
     await Promise.all([before.end(), after.end()])
     await Promise.all([primary.stop(), standby.stop()])
   })
+
+  it.each(clientKinds)(
+    'C33, $name: nobody can listen there: no connection is left behind, and after the promotion it is heard',
+    async ({ open }) => {
+      const { primary, standby, caughtUp } = await pair('async')
+      await primary.sql(postgresSchema())
+      await caughtUp()
+      const connected = open(`${standby.url}?application_name=waits`, 1)
+      const store = postgresStore(connected.client)
+      const left = new AbortController()
+      const watch = store.watch?.('k', { claim: 'a', signal: left.signal })[Symbol.asyncIterator]()
+      const hint = watch?.next()
+      await pass(2_000) // five tries to listen, at the least
+      const here = await standby.sql("select from pg_stat_activity where application_name = 'waits'")
+      expect(here.length).toBeLessThanOrEqual(2) // that of the pool, and the one that tries
+      await primary.kill()
+      await standby.promote()
+      expect(await hint).toMatchObject({ done: false })
+      left.abort()
+      await store.close()
+      await connected.close()
+      await Promise.all([primary.stop(), standby.stop()])
+    },
+  )
 
   it('synchronous: everything that was answered is there after the promotion', async () => {
     const { primary, standby } = await pair('sync')

@@ -127,11 +127,12 @@ export function pgWire(pool: PgPool, clock: Clock): Wire {
 
     async listen(channel: string, { onMessage, onLost }: ListenEvents) {
       let open = true
+      let end = () => {}
       const lost = () => {
         if (open) onLost(false)
         open = false
       }
-      const listenOn = async (connection: PgConnection, end: () => void) => {
+      const listenOn = async (connection: PgConnection) => {
         connection.on('error', lost)
         connection.on('end', lost)
         connection.on('notification', ((message: { channel: string; payload?: string }) => {
@@ -151,13 +152,16 @@ export function pgWire(pool: PgPool, clock: Clock): Wire {
         if (typeof Client === 'function') {
           const connection = new Client(options)
           connection.on('error', () => {})
+          end = () => void connection.end().catch(() => {})
           await connection.connect()
-          return await listenOn(connection, () => void connection.end().catch(() => {}))
+          return await listenOn(connection)
         }
         const connection = await connected(pool)
-        return await listenOn(connection, () => connection.release(true))
+        end = () => connection.release(true)
+        return await listenOn(connection)
       } catch (error) {
         open = false
+        end() // a standby takes the connection, and refuses the subscription
         throw failure(error, 'a subscription', false)
       }
     },

@@ -79,8 +79,17 @@ export function postgresJsWire(sql: PostgresJs, clock: Clock): Wire {
         }
       } catch (error) {
         open = false
+        forget(sql, channel)
         throw failure(error, 'a subscription', false)
       }
     },
   }
+}
+
+/**
+ * The client keeps a subscription that failed, as it does on a standby, and answers all later ones to the channel with its error, also
+ * after the promotion. (Another store with this client and this channel would hear nothing until its own next test of the connection.)
+ */
+function forget({ listen }: { listen: unknown }, channel: string): void {
+  delete (listen as { channels?: Record<string, unknown> }).channels?.[channel]
 }
