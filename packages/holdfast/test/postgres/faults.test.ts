@@ -327,10 +327,10 @@ describe('rows that somebody else has locked', () => {
   const bench = Bench.here()
 
   /** A transaction of somebody who sits on the row of a key. */
-  async function sitsOn(key: string, how = 'for update') {
+  async function sitsOn(key: string, text = 'select from holdfast_lease where key = $1 for update') {
     const pool = bench.pool({ max: 1 })
     await pool.query('begin')
-    await pool.query(`select from holdfast_lease where key = $1 ${how}`, [key])
+    await pool.query(text, [key])
     return { leave: () => pool.query('rollback') }
   }
 
@@ -346,6 +346,42 @@ describe('rows that somebody else has locked', () => {
     await sitting.leave()
     await shut(client)
   })
+
+  it.concurrent.each([
+    ['changes', 'update holdfast_lease set holder = holder where key = $1'],
+    ['deletes', 'delete from holdfast_lease where key = $1'],
+    ['makes', 'insert into holdfast_lease (key, token) values ($1, 0)'],
+  ])(
+    'a transaction that %s a row: its acquire ends with outcome none, and those asked for together with it are granted',
+    async (what, text) => {
+      const store = bench.store()
+      const [key, ...others] = Array.from({ length: 8 }, () => fresh()) as [string, ...string[]]
+      if (what !== 'makes') await granted(store, key, 'a', { ttlMs: 1 })
+      await Promise.all(others.slice(0, 3).map((other) => granted(store, other, 'a', { ttlMs: 1 })))
+      await pass(5)
+      const sitting = await sitsOn(key, text)
+      const call = { timeoutMs: 3_000 }
+      const alone = store.acquire(request(key, 'b'), call)
+      expect(await errorOf(alone)).toMatchObject({ outcome: 'none', message: expect.stringMatching(/pg_locks/) })
+      const [refused, ...answers] = await Promise.allSettled(
+        [key, ...others].map((one) => store.acquire(request(one, 'c'), call)),
+      )
+      expect(refused).toMatchObject({ status: 'rejected', reason: { outcome: 'none' } })
+      for (const answer of answers) expect(answer).toMatchObject({ status: 'fulfilled', value: { is: 'granted' } })
+      // A row that is there is skipped: nobody waits for the 50 ms after which a lock is given up.
+      const atOnce = async () => {
+        const askedMs = performance.now()
+        const [locked, other] = [key, fresh()].map((one) => store.acquire(request(one, 'd'), { timeoutMs: 300 }))
+        const refusal = errorOf(locked as Promise<unknown>)
+        await other
+        const tookMs = performance.now() - askedMs
+        return (await refusal) !== undefined && tookMs < 50
+      }
+      if (what !== 'makes') await waitUntil('a grant at once', atOnce)
+      await sitting.leave()
+      await granted(store, key, 'e')
+    },
+  )
 
   it.concurrent('negative control: one statement that waits for all rows renews none of them', async () => {
     const store = bench.store()

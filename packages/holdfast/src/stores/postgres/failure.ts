@@ -51,8 +51,8 @@ export function codeOf(error: unknown): string | undefined {
   return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
 
-/** Whether a statement on many keys may have failed because of one of them. */
-export const blamesOne = (error: StoreError): boolean => /^(22|23|54|P0)/.test(codeOf(error) ?? '')
+/** Whether a statement on many keys may have failed because of one of them: its data, or that another is just making its row. */
+export const blamesOne = (error: StoreError): boolean => /^(22|23|54|P0|55P03)/.test(codeOf(error) ?? '')
 
 /** Errors of the clients that come before anything is sent. */
 const NOT_SENT =

@@ -27,6 +27,8 @@ begin
       select * into r from L where key = k for no key update skip locked;
     end if;
     if found then return r; end if;
+    -- An insert would wait for whoever changes the row that is there.
+    if not waits and exists (select from L where key = k) then return null; end if;
     insert into L (key, token) values (k, (select pruned_token from M)) on conflict do nothing;
     if not found and not waits then return null; end if;
   end loop;

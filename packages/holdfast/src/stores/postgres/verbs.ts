@@ -103,6 +103,7 @@ begin
           return;
         end if;
       else
+        perform set_config('lock_timeout', wait, true); -- of another who makes the same row
         insert into L (key, token, claim, holder, ttl_ms, granted_us, expires_us, changes)
         select k, greatest(us, pruned_token + 1), c, h, ttl, us, us + ttl * 1000, 1 from M
         on conflict do nothing returning token into r.token;
@@ -125,6 +126,7 @@ begin
     for i in 1..coalesce(cardinality(places), 0) loop
       tokens[places[i]] := given[i];
     end loop;
+    perform set_config('lock_timeout', wait, true); -- of others who make the same rows
     tokens := F_acquire_new(j, tokens);
   end if;
   if array_position(tokens, null) is not null then
