@@ -2,12 +2,13 @@
 // is in trouble: what is said, and how often is asked (C33, G13).
 import { Redis } from 'ioredis'
 import { createClient, createCluster, createSentinel } from 'redis'
-import { describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { LeaseEvent } from '../../src/lease/events.js'
 import { createLeases } from '../../src/lease/leases.js'
 import { exponential } from '../../src/lease/retry.js'
 import { failure } from '../../src/stores/redis/failure.js'
 import { type RedisClient, redisStore } from '../../src/stores/redis/index.js'
+import { slotOf } from '../../src/stores/redis/slot.js'
 import { clientKind, clientKinds } from './clients.js'
 import { Bench, fresh, granted, grantOf, HOUR_MS, request } from './harness.js'
 import { cli, pass, RedisCluster, RedisServer, waitUntil } from './servers.js'
@@ -313,8 +314,13 @@ describe('nothing floods a server in trouble (C33)', () => {
 })
 
 describe('replicas, in a Cluster', () => {
+  let cluster: RedisCluster
+  beforeAll(async () => {
+    cluster = await RedisCluster.start({ replicas: true })
+  })
+  afterAll(() => cluster?.stop())
+
   it.each(clientKinds)('a grant waits for the replica of its own shard: $name', async (kind) => {
-    const cluster = await RedisCluster.start({ replicas: true })
     const { client, close } = await kind.cluster(cluster)
     const store = redisStore(client, { replicas: 1, replicasTimeoutMs: 10_000 })
     const keys = Array.from({ length: 12 }, () => fresh())
@@ -329,6 +335,21 @@ describe('replicas, in a Cluster', () => {
     })
     for (const replica of cluster.replicas) replica.thaw()
     await close()
-    await cluster.stop()
+  })
+
+  it.each(clientKinds)('C14: they confirm what is asked while a slot moves, and afterwards: $name', async (kind) => {
+    const { client, close } = await kind.cluster(cluster)
+    const prefix = `{${fresh()}}:`
+    const store = redisStore(client, { prefix, replicas: 1, replicasTimeoutMs: 10_000 })
+    const key = fresh()
+    const token = await granted(store, key, 'a')
+    const works = async () => {
+      expect(await store.renew([{ key, claim: 'a', ttlMs: HOUR_MS }])).toMatchObject([{ is: 'renewed' }])
+      expect(await granted(store, key, 'a')).toBe(token)
+      await granted(store, fresh(), 'a')
+    }
+    await cluster.moveSlot(slotOf(prefix), works) // the key has moved, its slot has not: ASK
+    await works() // MOVED
+    await close()
   })
 })

@@ -55,6 +55,15 @@ export function codeOf(error: unknown): string | undefined {
 /** Where ioredis followed one redirection after the other and gave up: what it was answered last. */
 const lastRedirection = (said: string) => /^Too many Cluster redirections.*: -?([A-Z]{2,}) /.exec(said)?.[1]
 
+/**
+ * Where a node of a Cluster sends a command: the slot is there for good (MOVED), or this key is, while its slot is on the move
+ * (ASK).
+ */
+export function redirectionOf(error: unknown): { readonly asks: boolean; readonly address: string } | undefined {
+  const [, kind, address] = /^(MOVED|ASK) \d+ (\S+)/.exec(messageOf(error)) ?? []
+  return address === undefined ? undefined : { asks: kind === 'ASK', address }
+}
+
 /** The keys of one slot are on two nodes, while it is moved: a command on several of them is refused, one on each is not. */
 export function isMoving(error: unknown): boolean {
   const said = messageOf(error instanceof StoreError ? error.cause : error)

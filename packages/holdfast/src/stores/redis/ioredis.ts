@@ -1,6 +1,7 @@
 // The clients of ioredis 5 and 6, as far as they are called.
 import { InvalidArgumentError } from '../../lease/errors.js'
 import type { Command, Subscriber, SubscriberEvents, Wire } from './client.js'
+import { redirectionOf } from './failure.js'
 
 /** `Redis` of ioredis, connected directly or through Sentinel. */
 export interface IoredisClient {
@@ -41,6 +42,14 @@ interface Piped {
   }
 }
 
+interface Place {
+  readonly host: string
+  readonly port: number
+}
+
+/** How a client outside finds what the nodes of a Cluster call by addresses of their own. */
+type NatMap = Readonly<Record<string, Place>> | ((address: string) => Place | null | undefined)
+
 export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boolean): Wire {
   const { keyPrefix, redisOptions } = client.options as { keyPrefix?: string; redisOptions?: { keyPrefix?: string } }
   if (keyPrefix || redisOptions?.keyPrefix) {
@@ -65,12 +74,25 @@ export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boo
       return answer
     },
 
-    async sendAndWait(_key, command, replicas, timeoutMs) {
-      const piped = client as unknown as Piped
-      const answers = await piped.pipeline([command, ['wait', replicas, timeoutMs]]).exec()
-      const [first, second] = answers ?? []
-      if (first?.[0]) throw first[0]
-      return [first?.[1], second?.[0] ?? second?.[1]]
+    async sendAndWait(key, command, replicas, timeoutMs) {
+      const both = async (to: unknown, ...before: string[][]): Promise<[unknown, unknown]> => {
+        const answers = await (to as Piped).pipeline([...before, command, ['wait', replicas, timeoutMs]]).exec()
+        const [first, second] = (answers ?? []).slice(before.length)
+        if (first?.[0]) throw first[0]
+        return [first?.[1], second?.[0] ?? second?.[1]]
+      }
+      try {
+        return await both(client)
+      } catch (error) {
+        const redirection = redirectionOf(error)
+        if (!cluster || redirection === undefined) throw error
+        // A pipeline does not follow where WAIT is answered and the command is not. A command by itself does, and Cluster learns.
+        await client.call('pttl', key)
+        if (!redirection.asks) return await both(client)
+        const node = nodeAt(client as IoredisCluster, redirection.address)
+        if (node === undefined) throw error
+        return await both(node, ['asking'])
+      }
     },
 
     async masters() {
@@ -97,6 +119,18 @@ export function ioredisWire(client: IoredisClient | IoredisCluster, cluster: boo
       return 'the ioredis client has been closed: give the store one that is open, and close the store before the client'
     },
   }
+}
+
+/** The node that the Cluster calls by this address. */
+function nodeAt(client: IoredisCluster, address: string): unknown {
+  const { natMap } = client.options as { natMap?: NatMap }
+  const colon = address.lastIndexOf(':')
+  const named: Place = { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) }
+  const { host, port } = (typeof natMap === 'function' ? natMap(address) : natMap?.[address]) ?? named
+  return client.nodes('master').find((node) => {
+    const { options } = node as { options?: Partial<Place> }
+    return options?.host === host && options.port === port
+  })
 }
 
 function listen(listener: Listener, sharded: boolean, events: SubscriberEvents): Subscriber {

@@ -1,6 +1,7 @@
 // The clients of node-redis 5 and 6, as far as they are called.
 import { InvalidArgumentError } from '../../lease/errors.js'
 import type { Command, Subscriber, SubscriberEvents, Wire } from './client.js'
+import { redirectionOf } from './failure.js'
 import { slotOf } from './slot.js'
 
 type OnMessage = (message: string, channel: string) => void
@@ -86,14 +87,26 @@ export function nodeRedisWire(known: Known): Wire {
     },
 
     async sendAndWait(key, command, replicas, timeoutMs) {
-      const both = (to: Sends) =>
+      const both = (to: Sends): Promise<[unknown, unknown]> =>
         Promise.all([to.sendCommand(command), to.sendCommand(['WAIT', String(replicas), String(timeoutMs)])])
       if (known.kind === 'client') return await both(known.client)
       if (known.kind === 'sentinel') {
         const work = (own: Own) => both({ sendCommand: (words) => own.sendCommand(false, words) })
         return (await known.client.use(work as never)) as [unknown, unknown]
       }
-      return await both(await nodeOf(known.client, key))
+      try {
+        return await both(await nodeOf(known.client, key))
+      } catch (error) {
+        const redirection = redirectionOf(error)
+        if (redirection === undefined) throw error
+        // One node does not follow. The Cluster does, and learns.
+        await known.client.sendCommand(key, false, ['PTTL', key])
+        if (!redirection.asks) return await both(await nodeOf(known.client, key))
+        const node = await nodeAt(known.client, redirection.address)
+        if (node === undefined) throw error
+        const [, answers] = await Promise.all([node.sendCommand(['ASKING']), both(node)])
+        return answers
+      }
     },
 
     async masters() {
@@ -122,6 +135,13 @@ interface Own {
 async function nodeOf(client: NodeRedisCluster, key: string): Promise<Sends> {
   const { slots } = client as unknown as { slots: readonly { master: object }[] }
   return (await client.nodeClient(slots[slotOf(key)]?.master as never)) as Sends
+}
+
+/** The connection to the node that the Cluster calls by this address. */
+async function nodeAt(client: NodeRedisCluster, address: string): Promise<Sends | undefined> {
+  const { nodeByAddress } = client as unknown as { nodeByAddress: ReadonlyMap<string, object> }
+  const node = nodeByAddress.get(address)
+  return node === undefined ? undefined : ((await client.nodeClient(node as never)) as Sends)
 }
 
 function listen(listener: Listener, sharded: boolean, events: SubscriberEvents): Subscriber {
