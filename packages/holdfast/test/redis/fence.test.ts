@@ -57,9 +57,48 @@ describe.each(clientKinds)('$name', (kind) => {
   it("an error of the user's script reaches the caller; whether it wrote before is unknown", async () => {
     const grant = grantOf(fresh(), 'a', base)
     for (const script of ["return redis.call('NO SUCH')", 'error("mine")', "return redis.error_reply('MINE no')"]) {
-      await expect(fence.run(grant, { script }), script).rejects.toMatchObject({ outcome: 'unknown' })
+      await expect(fence.run(grant, { script }), script).rejects.toMatchObject({
+        outcome: 'unknown',
+        message: expect.stringContaining('broke off a fenced write'),
+      })
     }
     await expect(fence.run(grant, { script: 'return (' })).rejects.toMatchObject({ code: 'STORE_ERROR' })
+  })
+
+  it('any number of keys is deleted, none as well', async () => {
+    const [key, held] = [fresh(), fresh()]
+    const grant = grantOf(held, 'a', base)
+    const keys = Array.from({ length: 9_000 }, (_, i) => `${key}:${i}`)
+    await fence.set(grant, keys[8_999] ?? '', 'x')
+    expect(await fence.del(grant, keys)).toBe(1)
+    expect(await fence.del(grant, [])).toBe(0)
+    await fence.set(grantOf(held, 'b', base + 1), key, 'b')
+    await expect(fence.del(grant, [])).rejects.toBeInstanceOf(StaleTokenError)
+  })
+
+  it('a foreign value in the place of a fence or of the birth mark is an error of its own, and stays', async () => {
+    const prefix = `${fresh('fences')}:`
+    const own = redisFence(await bench.client(kind), { prefix })
+    const key = fresh()
+    const write = () => own.set(grantOf(key, 'a', base), key, 'a')
+    for (const [name, ...command] of [
+      ['birth', 'set', 'somebody else'],
+      ['birth', 'rpush', 'somebody else'],
+      [`of:${key}`, 'set', 'somebody else'],
+      [`of:${key}`, 'rpush', 'somebody else'],
+    ]) {
+      const full = `${prefix}${name}`
+      await on(command[0] ?? '', full, command[1] ?? '')
+      await expect(write(), full).rejects.toMatchObject({
+        outcome: 'none',
+        lasting: true,
+        message: expect.stringContaining(`"${full}" has a value in Redis that Holdfast did not write`),
+      })
+      expect(await on('type', full)).toBe(command[0] === 'set' ? 'string' : 'list')
+      expect(await on('exists', key)).toBe('0')
+      await on('del', full)
+    }
+    await write()
   })
 
   it('a thousand writes of two holders at once never leave the older on top (C54)', async () => {
@@ -110,9 +149,31 @@ describe('bad input', () => {
       () => fence.set(grant, 'k', 'v', { ttlMs: 0 }),
       () => fence.set(grant, 'k', 'v', { resource: '' }),
       () => fence.run(grant, { script: undefined as never }),
+      () => fence.run(grant, undefined as never),
     ]
     for (const call of wrong) await expect(call()).rejects.toBeInstanceOf(InvalidArgumentError)
     expect(() => redisFence({} as never)).toThrow(InvalidArgumentError)
+  })
+
+  it('names what is wrong: what would be written as something else, and what is no list', async () => {
+    const client = await bench.client()
+    const fence = redisFence(client)
+    const grant = grantOf(fresh(), 'a', base)
+    const script = 'return 1'
+    const wrong: [option: string, call: () => Promise<unknown>][] = [
+      ...[undefined, null, Number.NaN, true, 1n, {}, Buffer.from('v')].map(
+        (value): [string, () => Promise<unknown>] => ['value', () => fence.set(grant, 'k', value as never)],
+      ),
+      ['args[1]', () => fence.run(grant, { script, args: ['a', undefined as never] })],
+      ['args', () => fence.run(grant, { script, args: 'abc' as never })],
+      ['keys', () => fence.run(grant, { script, keys: 'abc' as never })],
+      ['keys', () => fence.del(grant, undefined as never)],
+      ['key', () => fence.del(grant, ['k', 7 as never])],
+    ]
+    for (const [option, call] of wrong)
+      await expect(call(), option).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', option })
+    expect(await on('exists', `holdfast-fence:of:${grant.key}`)).toBe('0')
+    expect(() => redisFence(client, { birthMark: 'no' as never })).toThrow('birthMark must be true or false')
   })
 })
 

@@ -105,11 +105,13 @@ export function failure(error: unknown, what: string, operations = 1): HoldfastE
       cause: error,
     })
   }
-  const refused = code !== undefined && operations === 1
-  return new StoreError(
-    refused
-      ? `Redis refused ${what}: ${said}`
-      : `Redis did not answer ${what}; whether it was applied is unknown (${said})`,
-    { outcome: refused ? 'none' : 'unknown', cause: error },
-  )
+  const answered = code !== undefined
+  const refused = answered && operations === 1
+  const how = answered
+    ? `Redis broke off ${what}; whether a part of it was applied is unknown (${said})`
+    : `Redis did not answer ${what}; whether it was applied is unknown (${said})`
+  return new StoreError(refused ? `Redis refused ${what}: ${said}` : how, {
+    outcome: refused ? 'none' : 'unknown',
+    cause: error,
+  })
 }

@@ -2,7 +2,7 @@
 // them (G7). What was admitted is remembered without a ttl. A dataset that was lost, with its fences, must not let an old
 // holder write first: its birth mark says how old a token may be where no fence is remembered.
 import { type AdmitOptions, checkGrant, resourceOf } from '../../fence/fence.js'
-import { InvalidArgumentError, StaleTokenError } from '../../lease/errors.js'
+import { InvalidArgumentError, StaleTokenError, StoreError } from '../../lease/errors.js'
 import { checkKey } from '../../lease/keys.js'
 import type { Grant } from '../../store/contract.js'
 import { type RedisClient, wireOf } from './client.js'
@@ -58,21 +58,32 @@ const SCRIPTS_MAX = 500
 const MARKS_AT_ONCE = 256
 
 const SET = "redis.call('SET', KEYS[1], ARGV[1], unpack(ARGV, 2)) return 1"
-const DEL = "return redis.call('DEL', unpack(KEYS))"
+// Lua hands on no more than some thousands at once.
+const DEL = `local count = 0
+for i = 1, #KEYS, 1000 do count = count + redis.call('DEL', unpack(KEYS, i, math.min(i + 999, #KEYS))) end
+return count`
 
 /**
  * Keys: the fence, the birth mark, the user's. Arguments: token, claim, whether to ask the mark, the user's.
- * Answers 1 and what the user's script gave, or 0 and the token that was admitted, or the birth of the dataset.
+ * Answers 1 and what the user's script gave; 0 and the token that was admitted, or the birth of the dataset; or -9 and the key of
+ * a value that is not Holdfast's.
  */
 const behindFence = (text: string) => `
 local token = tonumber(ARGV[1])
-local seen = redis.call('GET', KEYS[1])
+local function get(key)
+  local v = redis.pcall('GET', key)
+  if type(v) ~= 'table' then return v end
+  if string.find(v.err, 'WRONGTYPE', 1, true) then return 'of another type' end
+  error(v.err)
+end
+local seen = get(KEYS[1])
 if seen then
   local admitted, claim = string.match(seen, '^(%d+):(.+)$')
-  if not admitted then return redis.error_reply('FOREIGN the fence has a value that Holdfast did not write') end
+  if not admitted then return { -9, KEYS[1] } end
   if tonumber(admitted) > token or (tonumber(admitted) == token and claim ~= ARGV[2]) then return { 0, admitted } end
 elseif ARGV[3] == '1' then
-  local born = redis.call('GET', KEYS[2])
+  local born = get(KEYS[2])
+  if born and not tonumber(born) then return { -9, KEYS[2] } end
   if not born then
     local time = redis.call('TIME')
     born = string.format('%.0f', time[1] * 1000000 + time[2])
@@ -112,6 +123,7 @@ export function redisFence(client: RedisClient, options: RedisFenceOptions = {})
   const { prefix = 'holdfast-fence:', birthMark = true } = options
   checkKey('prefix', prefix, 128)
   if (/[{}]/.test(prefix)) throw new InvalidArgumentError('prefix', prefix, 'must have no braces')
+  if (typeof birthMark !== 'boolean') throw new InvalidArgumentError('birthMark', birthMark, 'must be true or false')
   const wire = wireOf(client)
   const server = new Server({ wire, replicas: 0, replicasTimeoutMs: 0 })
   const scripts = new Map<string, Script>()
@@ -130,17 +142,17 @@ export function redisFence(client: RedisClient, options: RedisFenceOptions = {})
     return script
   }
 
-  async function run(
-    grant: Grant,
-    { script, keys = [], args = [] }: FencedScript,
-    admit?: AdmitOptions,
-  ): Promise<unknown> {
+  async function run(grant: Grant, fenced: FencedScript, admit?: AdmitOptions): Promise<unknown> {
     checkGrant(grant)
     const resource = resourceOf(grant, admit)
     const slot = slotOf(resource)
+    const { script, keys = [], args = [] } = fenced ?? {}
     if (typeof script !== 'string')
       throw new InvalidArgumentError('script', script, 'must be the text of a script, in Lua')
+    checkList('keys', keys)
     for (const key of keys) checkDataKey(key, resource, slot)
+    checkList('args', args)
+    for (const [place, value] of args.entries()) checkValue(`args[${place}]`, value)
     const { token, claim } = grant
     const given = [String(token), claim, birthMark ? '1' : '0', ...args.map(String)]
     const reply = await server.run(
@@ -152,6 +164,7 @@ export function redisFence(client: RedisClient, options: RedisFenceOptions = {})
     )
     const [admitted, answer] = reply as [unknown, unknown]
     if (answer instanceof Error) throw failure(answer, 'a fenced write', 2)
+    if (Number(admitted) === FOREIGN) throw foreign(answer)
     if (Number(admitted) !== 1) throw new StaleTokenError(resource, token, Number(answer))
     return answer ?? null
   }
@@ -176,6 +189,7 @@ export function redisFence(client: RedisClient, options: RedisFenceOptions = {})
     },
 
     async set(grant, key, value, { ttlMs, ...admit } = {}) {
+      checkValue('value', value)
       if (ttlMs !== undefined && !(Number.isSafeInteger(ttlMs) && ttlMs > 0)) {
         throw new InvalidArgumentError('ttlMs', ttlMs, 'must be a whole number of ms, 1 or more')
       }
@@ -184,9 +198,29 @@ export function redisFence(client: RedisClient, options: RedisFenceOptions = {})
     },
 
     async del(grant, keys, admit) {
-      return Number(await run(grant, { script: DEL, keys: typeof keys === 'string' ? [keys] : keys }, admit))
+      const list = typeof keys === 'string' ? [keys] : keys
+      checkList('keys', list)
+      return Number(await run(grant, { script: DEL, keys: list }, admit))
     },
 
     run,
   }
+}
+
+const FOREIGN = -9
+
+const foreign = (key: unknown) =>
+  new StoreError(
+    `"${String(key)}" has a value in Redis that Holdfast did not write, and leaves alone: give redisFence another prefix, or remove it`,
+    { outcome: 'none', lasting: true },
+  )
+
+function checkList(option: string, list: unknown): asserts list is readonly unknown[] {
+  if (!Array.isArray(list)) throw new InvalidArgumentError(option, list, 'must be a list')
+}
+
+/** What would be stored as its name, such as "undefined", "NaN" or "[object Object]", or as other bytes than it has. */
+function checkValue(option: string, value: unknown): void {
+  if (typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))) return
+  throw new InvalidArgumentError(option, value, 'must be a string or a finite number')
 }
