@@ -257,7 +257,7 @@ describe('five masters', () => {
     await granted(store, fresh(), 'warm-up')
     for (const proxy of proxies.slice(0, 3)) proxy.slow(900, 'toClient')
     const answer = await failure(store.acquire(request(key, 'slow', { ttlMs: 700 })))
-    expect(answer).toMatchObject({ code: 'STORE_ERROR', outcome: 'none' })
+    expect(answer).toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown' }) // it was granted, for a while
     const leases = createLeases({ store, closeStore: false, ttlMs: 60_000, callTimeoutMs: 15_000 })
     const lease = await leases.acquire(key)
     expect(lease.remainingMs).toBeLessThan(60_000 - 900) // counted from before the first request was sent

@@ -96,7 +96,7 @@ export const naiveQuorum =
         if (!habits.looksAtTheTime || clock.monoMs() < sentMs + request.ttlMs)
           return { is: 'granted', token, ttlMs: request.ttlMs } satisfies Granted
         withdrawAll(request.key, request.claim)
-        throw new StoreError('too late', { outcome: 'none' })
+        throw new StoreError('too late', { outcome: 'unknown' })
       }
       withdrawAll(request.key, request.claim)
       const held = answers.flatMap(({ answer }) => (answer.is === 'held' ? [answer] : []))

@@ -223,7 +223,7 @@ export class Attempt {
     const untilMs = this.#startedMs + ttlMs
     if (clock.monoMs() >= untilMs) {
       this.#withdraw()
-      const error = new StoreError('the quorum granted the lease after its term was over', { outcome: 'none' })
+      const error = new StoreError('the quorum granted the lease after its term was over', { outcome: 'unknown' })
       this.#end(error)
       return
     }
@@ -261,10 +261,13 @@ export class Attempt {
     const errors = votes.flatMap((vote) => (vote.is === 'failed' ? [vote.error] : []))
     const maybe = votes.filter((vote) => vote.is === 'failed' && vote.applied === 'maybe').length
     const isWrong = errors.some((error) => !(error instanceof StoreError))
-    const outcome = granted + maybe >= majority && rivals === 0 && !isWrong ? 'unknown' : 'none'
+    const mayHold = granted + maybe >= majority && !isWrong
+    const isSplit = granted > 0 && rivals > 0
     // Unknown: the caller asks again with the same claim, or withdraws it. But with rivals the votes must not wait for that.
-    if (outcome === 'none') this.#withdraw()
-    this.#end(noMajority(this.#quorum, 'an acquire', errors, outcome, `${granted} granted, ${rivals} held by others`))
+    if (!mayHold || rivals > 0) this.#withdraw()
+    const said = `${granted} granted, ${rivals} held by others`
+    const error = noMajority(this.#quorum, 'an acquire', errors, mayHold ? 'unknown' : 'none', said)
+    this.#end(error, mayHold && isSplit ? this.#yieldMs() : 0)
   }
 
   /** A split vote: the first of the contenders asks the nodes of the others again, after a moment of random length. */
@@ -343,9 +346,9 @@ export class Attempt {
   #end(answer: Granted | Held | Error, afterMs = 0): void {
     this.#answered = true
     this.#tidy()
-    if (answer instanceof Error) this.#caller.reject(answer)
-    else if (afterMs > 0) this.#quorum.clock.setTimer(afterMs, () => this.#caller.resolve(answer))
-    else this.#caller.resolve(answer)
+    const tell = () => (answer instanceof Error ? this.#caller.reject(answer) : this.#caller.resolve(answer))
+    if (afterMs > 0) this.#quorum.clock.setTimer(afterMs, tell)
+    else tell()
   }
 
   /** Nothing more will come: it is under way no longer, and of a claim without a grant nothing need be remembered. */
