@@ -167,8 +167,9 @@ export class Contender {
 
   async #askOnce(first?: Verdict): Promise<Verdict> {
     let answer = first ?? (await this.#ask())
-    const lost = answer.is === 'failed' && answer.error instanceof StoreError && answer.error.outcome === 'unknown'
-    if (lost && !this.#stopped) answer = await this.#ask()
+    const unknown = answer.is === 'failed' && answer.error instanceof StoreError && answer.error.outcome === 'unknown'
+    // Not of a grant that came, and was given up.
+    if (unknown && this.#requests.acquires > 0 && !this.#stopped) answer = await this.#ask()
     // Refused on account of its own claim, which a quorum withdraws when it gets no majority: that says nothing of others (G13).
     if (this.#claimEnded && !this.#stopped) answer = await this.#ask()
     return answer
@@ -229,21 +230,13 @@ export class Contender {
     const ttlMs = Math.min(settings.ttlMs, answer.ttlMs)
     // C10: the deadline counts from the send; a grant that comes after its own deadline is none.
     const heardMs = timeline.now()
-    if (heardMs >= sentMs + ttlMs - settings.marginMs) {
+    let useless: string | undefined
+    if (heardMs >= sentMs + ttlMs - settings.marginMs) useless = 'the lease too late to be of use'
+    else if (!Number.isSafeInteger(answer.token)) useless = `${answer.token}, which is no token`
+    if (useless !== undefined) {
       if (!this.#stopped) this.#giveUpClaim()
-      return {
-        is: 'failed',
-        error: new StoreError(`the ${store.name} store granted the lease too late to be of use`, { outcome: 'none' }),
-      }
-    }
-    if (!Number.isSafeInteger(answer.token)) {
-      if (!this.#stopped) this.#giveUpClaim()
-      return {
-        is: 'failed',
-        error: new StoreError(`the ${store.name} store granted ${answer.token}, which is no token`, {
-          outcome: 'none',
-        }),
-      }
+      const error = new StoreError(`the ${store.name} store granted ${useless}`, { outcome: 'unknown' })
+      return { is: 'failed', error }
     }
     return {
       is: 'granted',

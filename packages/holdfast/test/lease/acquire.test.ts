@@ -111,6 +111,20 @@ describe('acquire and tryAcquire', () => {
     expect(tried.error()).toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown' })
   })
 
+  it('a grant that comes after its own deadline is no certain refusal, and is not asked for again in the same attempt (G13)', async () => {
+    const { clock, net, client } = setUp({ givesUp: false })
+    net.always('acquire', { delayAfterMs: 950 })
+    const tried = track(client().tryAcquire('k', { ttlMs: 1_000, marginMs: 100, callTimeoutMs: 2_000, renew: false }))
+    await clock.advanceUntil(() => tried.is() !== 'waiting')
+    expect(tried.error()).toMatchObject({
+      code: 'STORE_ERROR',
+      outcome: 'unknown',
+      message: expect.stringContaining('too late to be of use'),
+    })
+    expect(net.callsOf('acquire')).toHaveLength(1)
+    expect(net.callsOf('withdraw')).toHaveLength(1)
+  })
+
   it('a token that is no safe integer is refused, never rounded, and the claim is withdrawn', async () => {
     const { clock, memory, net, client } = setUp()
     const leases = client({
@@ -118,7 +132,7 @@ describe('acquire and tryAcquire', () => {
     })
     const tried = track(leases.tryAcquire('k'))
     await clock.settle()
-    expect(tried.error()).toMatchObject({ code: 'STORE_ERROR', outcome: 'none' })
+    expect(tried.error()).toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown' }) // it was granted
     expect(net.callsOf('withdraw')).toHaveLength(1)
     expect((await memory.inspect('k'))?.state).toBe('free')
   })
