@@ -63,6 +63,7 @@ describe('layers', () => {
         'lease/keys',
         'lease/clock',
         'lease/random',
+        'lease/timeline',
       ],
     })),
     { of: 'idempotency', may: ['idempotency', 'lease', 'store/contract'] },

@@ -106,6 +106,7 @@ describe.concurrent('etcd leases that are shared', () => {
     const store = open(proxy.port)
     const [doubtful, stays] = [fresh(), fresh()]
     for (const key of [doubtful, stays]) await store.acquire(ask(key, 'a'))
+    await store.withdraw(fresh(), 'a') // the etcd lease for what ended is at hand
     const before = await etcdLeaseOf(stays)
     proxy.hang()
     const error = await store

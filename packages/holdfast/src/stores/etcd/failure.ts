@@ -86,6 +86,12 @@ export class EtcdError extends StoreError {
 export const isLeaseGone = (error: unknown): boolean =>
   error instanceof EtcdError && error.said.includes('requested lease not found')
 
+/** What failed was a step on the way (an etcd lease with nothing on it, a login): of what was asked for nothing was done. */
+export function nothingDone(error: unknown): unknown {
+  if (!(error instanceof StoreError) || error.outcome === 'none') return error
+  return new StoreError(error.message, { outcome: 'none', lasting: error.lasting, cause: error })
+}
+
 /** Something was done before this failed: so nobody can say that nothing was. */
 export function inDoubt(error: unknown): unknown {
   if (!(error instanceof StoreError) || error.outcome === 'unknown') return error

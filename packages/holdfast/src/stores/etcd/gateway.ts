@@ -3,7 +3,8 @@
 import type { Clock } from '../../lease/clock.js'
 import { ClosedError, InvalidArgumentError, StoreError } from '../../lease/errors.js'
 import type { CallOptions } from '../../store/contract.js'
-import { broken, EtcdError, refused } from './failure.js'
+import { broken, EtcdError, nothingDone, refused } from './failure.js'
+import { Joint } from './joint.js'
 
 /** The platform's `fetch`, or one that brings its own TLS: only what is called. */
 export type EtcdFetch = (
@@ -51,7 +52,7 @@ export class Gateway {
   /** What is under way. One signal for all would gather a listener for each. */
   readonly #open = new Set<() => void>()
   #current = 0
-  #token: Promise<string> | undefined
+  #token: Joint<string> | undefined
 
   constructor(connection: EtcdConnection, clock: Clock) {
     const { endpoints, user, password } = connection
@@ -72,6 +73,23 @@ export class Gateway {
     // The client makes a call's signal only when somebody looks at it: so only one that is there is looked at.
     const signal = call !== undefined && Object.hasOwn(call, 'signal') ? call.signal : undefined
     return { untilMonoMs: this.#clock.monoMs() + (call?.timeoutMs ?? TIMEOUT_MS), signal }
+  }
+
+  /** Begins what others may wait for, too: with the time that a verb has by default, at least. */
+  joint<Value>(limits: Limits, work: (limits: Limits) => Promise<Value>): Joint<Value> {
+    const untilMonoMs = Math.max(limits.untilMonoMs, this.#clock.monoMs() + TIMEOUT_MS)
+    return new Joint(work({ untilMonoMs, signal: undefined }))
+  }
+
+  /** Waits for it. Whatever fails, nothing was done of what the caller asks for. */
+  async outcomeOf<Value>(what: string, joint: Joint<Value>, limits: Limits): Promise<Value> {
+    const { endpoint } = this
+    const late = () => (limits.signal?.aborted === true ? givenUp(what) : this.late(endpoint, what))
+    try {
+      return await joint.within(limits, this.#clock, late)
+    } catch (error) {
+      throw nothingDone(error)
+    }
   }
 
   get hasUser(): boolean {
@@ -159,7 +177,7 @@ export class Gateway {
     if (this.closed) throw new StoreError('the etcd store is closed', { outcome: 'none', cause: new ClosedError() })
     const leftMs = untilMonoMs - this.#clock.monoMs()
     if (leftMs <= 0 || signal?.aborted === true) {
-      throw new EtcdError(`${what} was not sent: the caller gave up before`, 'given up', 'none')
+      throw givenUp(what)
     }
     const ending = new AbortController()
     const end = () => ending.abort()
@@ -213,14 +231,10 @@ export class Gateway {
   /** One token for all requests, asked for once. */
   async #authorization(limits: Limits): Promise<Record<string, string>> {
     if (this.#user === undefined) return {}
-    this.#token ??= this.#authenticate(limits)
+    if (this.#token === undefined || this.#token.isOver)
+      this.#token = this.joint(limits, (all) => this.#authenticate(all))
     const token = this.#token
-    try {
-      return { authorization: await token }
-    } catch (error) {
-      if (this.#token === token) this.#token = undefined
-      throw error
-    }
+    return { authorization: token.value ?? (await this.outcomeOf('the authentication', token, limits)) }
   }
 
   async #authenticate(limits: Limits): Promise<string> {
@@ -229,6 +243,8 @@ export class Gateway {
     return (JSON.parse(text) as { token: string }).token
   }
 }
+
+const givenUp = (what: string) => new EtcdError(`${what} was not sent: the caller gave up before`, 'given up', 'none')
 
 /** What the gateway says of an error, in the forms of 3.4 to 3.6. */
 export function messageIn(text: string): string {

@@ -83,8 +83,8 @@ export async function renew(shared: Shared, leases: readonly RenewRequest[], lim
 /** Keeps their etcd leases alive, then looks whose keys are still on them. */
 async function keepAlive(shared: Shared, staying: readonly Staying[], limits: Limits, settle: Settle): Promise<void> {
   if (staying.length === 0) return
-  const sentMonoMs = shared.clock.monoMs()
-  const isDue = ({ lease, term }: Staying) => term.shared === undefined || endOf(term) < sentMonoMs + lease.ttlMs
+  const sentMs = shared.timeline.now()
+  const isDue = ({ lease, term }: Staying) => term.shared === undefined || endOf(term) < sentMs + lease.ttlMs
   try {
     const due = [...new Set(staying.filter(isDue).map(({ term }) => term))]
     const gone = new Set(await shared.terms.keep(due, limits))
@@ -95,7 +95,7 @@ async function keepAlive(shared: Shared, staying: readonly Staying[], limits: Li
       if (at === undefined) settle(one, await lost(shared, lease, limits))
       else if (at !== term.id) settle(one, { is: 'elsewhere', id: at })
       else if (gone.has(term)) settle(one, { is: 'lost', reason: 'expired' })
-      else settle(one, renewed(lease, term, sentMonoMs))
+      else settle(one, renewed(lease, term, sentMs))
     })
   } catch (cause) {
     for (const one of staying) settle(one, { is: 'unknown', cause })
@@ -120,7 +120,7 @@ async function move(shared: Shared, going: readonly Open[], limits: Limits, sett
 }
 
 async function movePart(shared: Shared, part: readonly Open[], limits: Limits, settle: Settle): Promise<void> {
-  const sentMonoMs = shared.clock.monoMs()
+  const sentMs = shared.timeline.now()
   const unknown = part.filter(({ term, id }) => term === undefined && id === undefined)
   const found = await standing(shared, unknown, limits)
   const known = new Map(unknown.map((one, i) => [one, on(found[i], one.lease.claim)]))
@@ -164,7 +164,7 @@ async function movePart(shared: Shared, part: readonly Open[], limits: Limits, s
     if (inner?.succeeded === true) {
       if (one.term !== undefined && one.term !== target) leave(one.term, key, claim)
       shared.held.set(key, claim, { term: target, ttlMs })
-      settle(one, renewed(one.lease, target, sentMonoMs))
+      settle(one, renewed(one.lease, target, sentMs))
       continue
     }
     leave(target, key, claim)
@@ -175,9 +175,9 @@ async function movePart(shared: Shared, part: readonly Open[], limits: Limits, s
 }
 
 /** At least what was asked, from when it was asked. */
-const renewed = ({ ttlMs }: RenewRequest, term: Term, sentMonoMs: number): RenewOutcome => ({
+const renewed = ({ ttlMs }: RenewRequest, term: Term, sentMs: number): RenewOutcome => ({
   is: 'renewed',
-  ttlMs: Math.max(ttlMs, Math.floor(endOf(term) - sentMonoMs)),
+  ttlMs: Math.max(ttlMs, Math.floor(endOf(term) - sentMs)),
 })
 
 const isShared = (term: Term | undefined): term is SharedTerm => term?.shared !== undefined

@@ -4,6 +4,7 @@ import { type Clock, systemClock } from '../../lease/clock.js'
 import { ClosedError, InvalidArgumentError, StoreError } from '../../lease/errors.js'
 import { checkKey, KEY_BYTES_MAX } from '../../lease/keys.js'
 import { type Random, systemRandom } from '../../lease/random.js'
+import { Timeline } from '../../lease/timeline.js'
 import type { LeaseRecord, LeaseStore, StoreCapabilities, WatchOptions } from '../../store/contract.js'
 import { Watcher } from '../../store/watcher.js'
 import { acquire } from './acquire.js'
@@ -80,14 +81,16 @@ export function etcdStore(options: EtcdStoreOptions): EtcdStore {
   const { clock = systemClock, random = systemRandom, prefix = 'holdfast/' } = options
   checkKey('prefix', prefix, 128)
   const gateway = new Gateway(options, clock)
-  const terms = new Terms(gateway, clock)
+  const timeline = new Timeline(clock)
+  const terms = new Terms(gateway, timeline)
   const shared: Shared = {
     gateway,
     together: new Together(gateway, clock, prefix),
     terms,
-    sharing: new Sharing(terms, clock),
+    sharing: new Sharing(gateway, terms, timeline),
     prefix,
     clock,
+    timeline,
     endedRetentionMs: whole('endedRetentionMs', options.endedRetentionMs ?? 60_000),
     held: new Remembered(),
     places: new Remembered(),

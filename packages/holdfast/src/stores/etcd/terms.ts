@@ -1,20 +1,23 @@
 // The etcd leases that keys are put on. A key whose holder renews it until it has ended shares one with others (sharing.ts); any other
-// has one of its own, which is used again once it is given back. One request keeps hundreds alive.
-import type { Clock } from '../../lease/clock.js'
+// has one of its own, which is used again once it is given back. One request keeps hundreds alive. How much is left of one is told by
+// the timeline: etcd goes on counting while this machine sleeps, and its monotonic clock may not (G1, G5).
 import { StoreError } from '../../lease/errors.js'
-import { refused } from './failure.js'
+import type { Timeline } from '../../lease/timeline.js'
+import { nothingDone, refused } from './failure.js'
 import type { Gateway, Limits } from './gateway.js'
 import { messageIn } from './gateway.js'
+import type { Joint } from './joint.js'
 import type { SharedUse } from './sharing.js'
 
 /** An etcd lease, as this process knows it. */
 export interface Term {
   readonly id: string
   readonly seconds: number
-  readonly madeMonoMs: number
+  /** Instants of the timeline. */
+  readonly madeMs: number
   /** When the request was sent and answered that made or kept it: it ends after the one and before the other, plus its seconds. */
-  sentMonoMs: number
-  answeredMonoMs: number
+  sentMs: number
+  answeredMs: number
   /** Who is on it, where many may be. */
   readonly shared?: SharedUse
 }
@@ -35,13 +38,13 @@ const ALIVE_AT_ONCE = 500
 
 export class Terms {
   readonly #gateway: Gateway
-  readonly #clock: Clock
+  readonly #timeline: Timeline
   readonly #idle = new Map<number, Term[]>()
-  readonly #retained = new Map<number, Promise<Term>>()
+  readonly #retained = new Map<number, Joint<Term>>()
 
-  constructor(gateway: Gateway, clock: Clock) {
+  constructor(gateway: Gateway, timeline: Timeline) {
     this.#gateway = gateway
-    this.#clock = clock
+    this.#timeline = timeline
   }
 
   /** One that lasts for at least `ttlMs` from now, with nothing on it. */
@@ -49,15 +52,15 @@ export class Terms {
     const seconds = secondsOf(ttlMs)
     const idle = this.#idle.get(seconds) ?? []
     for (let term = idle.pop(); term !== undefined; term = idle.pop()) {
-      const nowMs = this.#clock.monoMs()
+      const nowMs = this.#timeline.now()
       const endsMs = endOf(term)
-      if (term.madeMonoMs < nowMs - AGE_MS_MAX) continue
+      if (term.madeMs < nowMs - AGE_MS_MAX) continue
       if (endsMs >= nowMs + ttlMs) return term
       if (endsMs <= nowMs) {
         idle.length = 0 // those below were given back earlier, and have run out as well or will have soon
         break
       }
-      if ((await this.keep([term], limits)).length === 0) return term
+      if (await this.keepOne(term, limits)) return term
     }
     return await this.grant(seconds + spareSeconds(seconds), limits)
   }
@@ -71,27 +74,28 @@ export class Terms {
     else if (idle.length < IDLE_MAX) idle.push(term)
   }
 
+  /** One that nobody knows of yet: whether or not it came to be, nothing was done of what the caller asks for. */
   async grant(seconds: number, limits: Limits): Promise<Term> {
-    const sentMonoMs = this.#clock.monoMs()
-    const answer = await this.#gateway.ask<{ ID?: string; TTL?: string; error?: string }>(
-      'an etcd lease',
-      '/v3/lease/grant',
-      { TTL: String(seconds) },
-      limits,
-    )
+    const sentMs = this.#timeline.now()
+    const ask = { TTL: String(seconds) }
+    const answer = await this.#gateway
+      .ask<{ ID?: string; TTL?: string; error?: string }>('an etcd lease', '/v3/lease/grant', ask, limits)
+      .catch((error) => {
+        throw nothingDone(error)
+      })
     const granted = Number(answer.TTL ?? 0)
     if (answer.ID === undefined || !(granted >= seconds)) {
       throw new StoreError(`etcd granted no lease of ${seconds} s: ${answer.error ?? JSON.stringify(answer)}`, {
         outcome: 'none',
       })
     }
-    const answeredMonoMs = this.#clock.monoMs()
-    return { id: answer.ID, seconds: granted, madeMonoMs: sentMonoMs, sentMonoMs, answeredMonoMs }
+    const answeredMs = this.#timeline.now()
+    return { id: answer.ID, seconds: granted, madeMs: sentMs, sentMs, answeredMs }
   }
 
   /** How long it lasts at most from now, in ms: whole seconds, as etcd itself tells it to others. */
   remainingMs(term: Term): number {
-    const passedMs = this.#clock.monoMs() - term.answeredMonoMs
+    const passedMs = this.#timeline.now() - term.answeredMs
     return Math.max(0, Math.ceil(term.seconds - passedMs / 1_000)) * 1_000
   }
 
@@ -102,19 +106,14 @@ export class Terms {
     let seconds = 60
     while (seconds * 1_000 < ms) seconds *= 2
     const known = this.#retained.get(seconds)
-    if (known !== undefined) {
-      const term = await known
-      if (this.#clock.monoMs() - term.sentMonoMs < seconds * 1_000) return term
+    if (known !== undefined && !known.isOver) {
+      const term = known.value ?? (await this.#gateway.outcomeOf('an etcd lease', known, limits))
+      if (this.#timeline.now() - term.sentMs < seconds * 1_000) return term
       if (this.#retained.get(seconds) !== known) return await this.retain(ms, limits)
     }
-    const made = this.grant(seconds * 2, limits)
+    const made = this.#gateway.joint(limits, (all) => this.grant(seconds * 2, all))
     this.#retained.set(seconds, made)
-    try {
-      return await made
-    } catch (error) {
-      if (this.#retained.get(seconds) === made) this.#retained.delete(seconds)
-      throw error
-    }
+    return await this.#gateway.outcomeOf('an etcd lease', made, limits)
   }
 
   /** Forgets what was to be used again: somebody has revoked it. */
@@ -160,22 +159,30 @@ export class Terms {
     return ttl < 0 ? 0 : Math.min(ttl + 1, Number(answer.grantedTTL ?? ttl + 1)) * 1_000
   }
 
+  /** Keeps one alive that nothing of the caller's is on yet. False when it has run out. */
+  async keepOne(term: Term, limits: Limits): Promise<boolean> {
+    const gone = await this.keep([term], limits).catch((error) => {
+      throw nothingDone(error)
+    })
+    return gone.length === 0
+  }
+
   /** Keeps these alive, and takes note. Gives those that have run out. */
   async keep<One extends Term>(terms: readonly One[], limits: Limits): Promise<One[]> {
-    const sentMonoMs = this.#clock.monoMs()
+    const sentMs = this.#timeline.now()
     const alive = await this.keepAlive(
       terms.map(({ id }) => id),
       limits,
     )
-    const answeredMonoMs = this.#clock.monoMs()
+    const answeredMs = this.#timeline.now()
     for (const term of terms) {
       if ((alive.get(term.id) ?? 0) === 0) continue
-      term.sentMonoMs = Math.max(term.sentMonoMs, sentMonoMs)
-      term.answeredMonoMs = Math.max(term.answeredMonoMs, answeredMonoMs)
+      term.sentMs = Math.max(term.sentMs, sentMs)
+      term.answeredMs = Math.max(term.answeredMs, answeredMs)
     }
     return terms.filter(({ id }) => (alive.get(id) ?? 0) === 0)
   }
 }
 
 /** Until when it surely lasts, by this process's clock. */
-export const endOf = (term: Term): number => term.sentMonoMs + term.seconds * 1_000
+export const endOf = (term: Term): number => term.sentMs + term.seconds * 1_000

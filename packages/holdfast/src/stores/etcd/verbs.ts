@@ -1,6 +1,7 @@
 // What the verbs of one store share: the way to etcd, and what this process remembers of its own claims, to save a look. Nothing of
 // it decides anything: every transaction compares what stands in etcd.
 import type { Clock } from '../../lease/clock.js'
+import type { Timeline } from '../../lease/timeline.js'
 import type { RenewRequest } from '../../store/contract.js'
 import type { Gateway, Limits } from './gateway.js'
 import { leave, retire, type Sharing } from './sharing.js'
@@ -14,6 +15,8 @@ export interface Shared {
   readonly sharing: Sharing
   readonly prefix: string
   readonly clock: Clock
+  /** How much time has passed, sleep of the machine included. */
+  readonly timeline: Timeline
   readonly endedRetentionMs: number
   /** On which etcd lease the keys of claims are, and the ttl for which it was made. */
   readonly held: Remembered<{ readonly term: Term; readonly ttlMs: number }>
