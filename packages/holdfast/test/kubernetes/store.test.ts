@@ -35,6 +35,18 @@ const ask = (key: string, ttlMs = 60_000) => {
 }
 const leaseAt = (key: string) => server.objects.get('default', toLeaseName(key))
 
+/** C50: what somebody has to change by hand ends a wait. */
+async function toldAtOnce(store: LeaseStore, key: string, message: RegExp) {
+  const leases = createLeases({ store, closeStore: false })
+  await expect(leases.acquire(key, { waitMs: Number.POSITIVE_INFINITY })).rejects.toMatchObject({
+    code: 'STORE_ERROR',
+    outcome: 'none',
+    lasting: true,
+    message: expect.stringMatching(message),
+  })
+  await leases.close()
+}
+
 describe('types', () => {
   it('the classes of client-node fit', () => {
     expectTypeOf<CoordinationV1Api>().toExtend<KubernetesLeases>()
@@ -111,7 +123,17 @@ describe('the object', () => {
       body: { ...lease, spec: { ...lease.spec, leaseTransitions: 2 ** 21 - 1 } },
     })
     await expect(store.acquire(ask(key))).rejects.toThrow(/changed hands 2097152 times/)
+    await toldAtOnce(store, key, /delete it while nobody holds it/)
   })
+
+  it.each(['no JSON', 'null', '"text"', '{"ended":5}', '{"ended":[null]}'])(
+    'whose annotation somebody has changed to %s is told as such',
+    async (record) => {
+      const [key, store] = [name(), open()]
+      server.objects.create('default', { metadata: { name: key, annotations: { 'holdfast/record': record } } })
+      await toldAtOnce(store, key, /remove it by hand/)
+    },
+  )
 
   it('of a new name is granted at the first try, for its whole term', async () => {
     const ttlMs = 10_000 // shorter ones, whose calls have less time: first-grant.test.ts
@@ -165,6 +187,7 @@ describe('names (C06)', () => {
       body: { ...lease, metadata },
     })
     await expect(store.inspect(long)).rejects.toThrow(/belongs to another key/)
+    await toldAtOnce(store, long, /rename the key/)
   })
 
   it('times have six digits', () => {

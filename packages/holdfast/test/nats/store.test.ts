@@ -69,6 +69,10 @@ describe('on a server', () => {
     await expect(store.acquire(ask('k'))).rejects.toThrow(/did not write/)
     await bucket.put('json', '{"claim":"","token":0}')
     await expect(store.acquire(ask('json'))).rejects.toThrow(/did not write/)
+    const leases = createLeases({ store, closeStore: false })
+    const waiting = leases.acquire('k', { waitMs: Number.POSITIVE_INFINITY }) // C50: it will not pass by itself
+    await expect(waiting).rejects.toMatchObject({ code: 'STORE_ERROR', outcome: 'none', lasting: true })
+    await leases.close()
     expect((await bucket.get('k'))?.string()).toBe('something else')
   })
 

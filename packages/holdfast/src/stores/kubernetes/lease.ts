@@ -22,6 +22,8 @@ export const TRANSITIONS = 2 ** 21
 /** A holder that does not say how long it holds is given what client-go gives by default. */
 const SILENT_SECONDS = 15
 const FUTURE_US = 86_400e6
+/** Of what somebody has to change by hand: whoever waits is told at once. */
+const STAYS = { outcome: 'none', lasting: true } as const
 
 interface Annotated {
   /** The label of the last holder. */
@@ -51,14 +53,14 @@ export function readLease(key: string, lease: KubernetesLease): LeaseRead {
   if (isDigest(name) && annotations?.[KEY] !== key)
     throw new StoreError(
       `lease "${name}" belongs to another key ("${annotations?.[KEY]}") with the same digest as "${key}", or its annotation ${KEY} is gone: rename the key`,
-      { outcome: 'none' },
+      STAYS,
     )
   const said = annotated(name, annotations?.[RECORD])
   const { holderIdentity: identity = '', leaseTransitions: transitions = 0 } = spec
   const { holder, claim } = partsOf(identity)
   const createdUs = fromMicroTime(creationTimestamp)
   if (createdUs === undefined)
-    throw new StoreError(`lease "${name}" has no creationTimestamp: is this an API server?`, { outcome: 'none' })
+    throw new StoreError(`lease "${name}" has no creationTimestamp: is this an API server?`, STAYS)
   return {
     lease,
     transitions,
@@ -89,14 +91,22 @@ export function readLease(key: string, lease: KubernetesLease): LeaseRead {
 
 function annotated(name: string, text: string | undefined): Annotated {
   if (text === undefined) return {}
+  let said: unknown
   try {
-    return JSON.parse(text)
-  } catch (cause) {
-    throw new StoreError(`the annotation ${RECORD} of lease "${name}" is no JSON: remove it by hand`, {
-      outcome: 'none',
-      cause,
-    })
-  }
+    said = JSON.parse(text)
+  } catch {}
+  if (isAnnotated(said)) return said
+  throw new StoreError(
+    `the annotation ${RECORD} of lease "${name}" is not what Holdfast writes: remove it by hand (${text.slice(0, 100)})`,
+    STAYS,
+  )
+}
+
+/** Whether it can be read as one: somebody may have changed it by hand. */
+function isAnnotated(said: unknown): said is Annotated {
+  if (typeof said !== 'object' || said === null) return false
+  const { ended = [] } = said as { ended?: unknown }
+  return Array.isArray(ended) && ended.every((one) => typeof one?.claim === 'string')
 }
 
 /** The key of a Lease that Holdfast has written; undefined for all others. */
@@ -155,7 +165,7 @@ function specOf(record: ObservedRecord, over: LeaseRead | null, kind: WriteKind,
   if (transitions >= TRANSITIONS)
     throw new StoreError(
       `lease "${over?.lease.metadata?.name}" has changed hands ${TRANSITIONS} times, which is all that its tokens have room for: delete it while nobody holds it`,
-      { outcome: 'none' },
+      STAYS,
     )
   const now = toMicroTime(signOfLife(wallMs * 1e3, fromMicroTime(before.renewTime)))
   return {

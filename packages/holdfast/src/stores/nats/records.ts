@@ -108,7 +108,7 @@ function readEntry(entry: NatsEntry, key: string): Versioned {
   if (stored?.holdfast !== FORMAT)
     throw new StoreError(
       `"${key}" has a value in the bucket that Holdfast did not write, and leaves alone: give the store a bucket of its own, or remove it`,
-      { outcome: 'none' },
+      { outcome: 'none', lasting: true },
     )
   return versioned(stored as Stored, entry.revision)
 }
