@@ -88,6 +88,27 @@ describe('the network', () => {
     await lost
   })
 
+  it('what is freed by force with its reply lost is free, the one that freed it is told whom, and the one that held it, too (C08)', async () => {
+    const bucket = name()
+    const far = await bench.store(bucket)
+    const proxy = await bench.proxy()
+    const near = await bench.store(bucket, proxy.port)
+    const mine = { ...ask(), ttlMs: LONG_MS }
+    const granted = token(await far.acquire(mine))
+    await near.inspect('k')
+    proxy.swallowReplies()
+    const revoking = near.revoke('k', { force: true }).catch((error) => error)
+    await waitUntil('it is free', async () => (await far.inspect('k'))?.state === 'free')
+    proxy.cut()
+    proxy.heal()
+    // The write is read back in the same call.
+    expect(await revoking).toMatchObject({ state: 'held', claim: mine.claim, token: granted })
+    expect(await near.revoke('k', { force: true })).toBeNull()
+    expect(await far.inspect('k')).toMatchObject({ state: 'free', token: granted })
+    expect(await far.renew([mine])).toEqual([{ is: 'lost', reason: 'revoked' }])
+    expect(await far.acquire(mine)).toMatchObject({ is: 'held', because: 'ended' })
+  })
+
   it('a holder that is cut off is told before another gets in, and follows when it is back (C45, C46)', async () => {
     const bucket = name()
     const proxy = await bench.proxy()

@@ -7,6 +7,7 @@ import { systemRandom } from '../../src/lease/random.js'
 import { unfitness } from '../../src/stores/nats/bucket.js'
 import { natsStore } from '../../src/stores/nats/index.js'
 import { fromBucketKey, toBucketKey } from '../../src/stores/nats/names.js'
+import { waitUntil } from '../redis/servers.js'
 import { counted, NatsBench } from './harness.js'
 import { NatsServer } from './servers.js'
 
@@ -192,6 +193,41 @@ it('every name is a key of its own that a bucket takes, and comes back', () => {
   )
   expect(fromBucketKey('=61')).toBeUndefined() // a plain letter is never written so
   expect(fromBucketKey('=FF')).toBeUndefined()
+})
+
+it('C50: a user without the right to watch is told which rights are needed, and gets in by asking from time to time', async () => {
+  const users = `authorization { users: [
+    { user: all, password: p },
+    { user: blind, password: p, permissions: { publish: { deny: ["$JS.API.CONSUMER.>"] } } }
+  ] }`
+  const server = await NatsServer.start(users)
+  const { connect } = await import('@nats-io/transport-node')
+  const open = (user: string) => connect({ servers: server.url, user, pass: 'p' })
+  const [all, blind] = [await open('all'), await open('blind')]
+  try {
+    const store = natsStore(await new Kvm(all).create('leases', { replicas: 1 }))
+    const held = ask('k')
+    await store.acquire(held)
+    const told: unknown[] = []
+    const leases = createLeases({
+      store: natsStore(await new Kvm(blind).open('leases')),
+      onEvent: (event) => event.type === 'watch-failed' && told.push(event.cause),
+    })
+    const waiting = leases.acquire('k', { waitMs: 60_000 })
+    await waitUntil('it is told', () => told.length > 0)
+    expect(told[0]).toMatchObject({
+      code: 'STORE_ERROR',
+      outcome: 'none',
+      message: expect.stringMatching(/^a watch in NATS failed: .*needs to publish/),
+    })
+    await store.release({ ...held, token: 1 })
+    await (await waiting).release()
+    await leases.close()
+  } finally {
+    await all.close()
+    await blind.close()
+    await server.stop()
+  }
 })
 
 it('C50: a user without the right to write is told which rights are needed, and nothing was done', async () => {

@@ -79,8 +79,13 @@ export function natsRecords(kv: NatsKv, bucket: BucketCheck): VersionedRecords {
     },
 
     async *watch(key, signal) {
-      await bucket.ready()
-      const entries = await kv.watch({ key: toBucketKey(key) })
+      let entries: Awaited<ReturnType<NatsKv['watch']>>
+      try {
+        await bucket.ready()
+        entries = await kv.watch({ key: toBucketKey(key) })
+      } catch (error) {
+        throw failure(error, 'a watch')
+      }
       const stop = () => entries.stop()
       signal.addEventListener('abort', stop)
       try {
