@@ -258,6 +258,35 @@ describe('etcd behind a proxy', () => {
     await watching
   })
 
+  it('C33: streams that end at once, as behind a proxy that knows none, are asked for ever more slowly, and looks wake the waiter', async () => {
+    let asked = 0
+    const store = etcdStore({
+      endpoints: [server.url],
+      async fetch(url, init) {
+        asked++
+        const response = await fetch(url, init)
+        if (!url.endsWith('/v3/watch')) return response
+        await response.body?.cancel()
+        return { status: response.status, body: null, text: async () => '' }
+      },
+    })
+    const key = fresh()
+    await far.acquire(request(key, 'a'))
+    const ending = new AbortController()
+    let hints = 0
+    const watching = (async () => {
+      for await (const _ of store.watch(key, { claim: 'b', signal: ending.signal })) hints++
+    })()
+    await pass(3_000)
+    expect(asked).toBeLessThan(30)
+    expect(hints).toBe(0)
+    await far.release(grant(key, 'a'))
+    await waitUntil('a hint', () => hints > 0)
+    ending.abort()
+    await watching
+    await store.close()
+  })
+
   it.each([200, 500, 999, 1_001, 1_500])(
     'C03: a ttl of %i ms lasts at least so long, and never less',
     async (ttlMs) => {

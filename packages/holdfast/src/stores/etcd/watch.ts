@@ -1,6 +1,7 @@
 // Hints for one who waits. Each watches only who is before it, the holder when nobody is: so a release wakes one, not a herd. Its
 // own place is watched too: that its turn has come, and that it has lost its place. Whatever ends the stream (a change of leaders,
-// a compaction, a broken connection, silence) is followed by a look, which sees what was missed (G8).
+// a compaction, a broken connection, silence) is followed by a look, which sees what was missed (G8). Streams that end again and again
+// at once, as behind a proxy that knows none, are asked for ever more slowly (C33).
 import type { Clock } from '../../lease/clock.js'
 import { StoreError } from '../../lease/errors.js'
 import type { Random } from '../../lease/random.js'
@@ -42,15 +43,16 @@ export async function follow(parts: WatchParts): Promise<void> {
       const around = await lookAround(parts)
       if (signal.aborted) return
       if (around.mayBeFree) parts.hint()
-      await untilChanged(parts, around)
-      failures = 0
+      const sinceMs = clock.monoMs()
+      const isChanged = await untilChanged(parts, around)
+      if (isChanged || clock.monoMs() - sinceMs > BACKOFF_MS_MAX) failures = 0
+      if (isChanged) continue
     } catch (error) {
       if (signal.aborted || parts.gateway.closed) return
       if (error instanceof StoreError && error.lasting) throw error
-      const delayMs =
-        Math.min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** Math.min(failures++, 10)) * (0.5 + random.unit() / 2)
-      await pause(clock, delayMs, signal)
     }
+    const delayMs = Math.min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** Math.min(failures++, 10)) * (0.5 + random.unit() / 2)
+    await pause(clock, delayMs, signal)
   }
 }
 
@@ -85,8 +87,11 @@ async function lookAround({ gateway, names, claim }: WatchParts): Promise<Around
   }
 }
 
-/** Resolves when something has happened that calls for a look, or when nothing has for long. */
-async function untilChanged({ gateway, names, claim, clock, signal, hint }: WatchParts, around: Around): Promise<void> {
+/** Resolves when a look is called for: true when something has happened, false when the stream has ended, or was silent for long. */
+async function untilChanged(
+  { gateway, names, claim, clock, signal, hint }: WatchParts,
+  around: Around,
+): Promise<boolean> {
   const start_revision = after(around.revision)
   const creates = [
     { key: around.before, start_revision, filters: ['NOPUT'] },
@@ -101,19 +106,20 @@ async function untilChanged({ gateway, names, claim, clock, signal, hint }: Watc
   try {
     for await (const line of gateway.stream('a watch', '/v3/watch', body, ending.signal)) {
       const { result, error } = line as StreamAnswer
-      if (error !== undefined || result?.canceled === true) return
+      if (error !== undefined || result?.canceled === true) return false
       for (const event of result?.events ?? []) {
         const { type, kv } = event as {
           type?: string
           kv?: { key?: string; create_revision?: string; mod_revision?: string }
         }
         const isOwn = kv?.key === names.waiting(claim)
-        if (!isOwn) return // who was before is gone
+        if (!isOwn) return true // who was before is gone
         if (type === 'DELETE' || kv?.create_revision !== kv?.mod_revision)
           hint() // it lost its place; its turn has come
-        else return // it has joined: somebody else is before it now
+        else return true // it has joined: somebody else is before it now
       }
     }
+    return false
   } finally {
     timer.cancel()
     signal.removeEventListener('abort', end)
