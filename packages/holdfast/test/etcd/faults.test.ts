@@ -191,6 +191,13 @@ describe('etcd behind a proxy', () => {
     await client.close()
   })
 
+  it('a store whose prefix is in another alphabet is told apart by its server as well', async () => {
+    const store = etcdStore({ endpoints: [server.url], prefix: 'замки/' })
+    expect(await store.acquire(request('ключ', 'a'))).toMatchObject({ is: 'granted' })
+    expect(await store.serverId()).toBe(await far.serverId?.())
+    await store.close()
+  })
+
   it('C37: an etcd lease that was given back and has gone since is not used again', async () => {
     const store = etcdStore({ endpoints: [server.url] })
     const key = fresh()
@@ -346,7 +353,11 @@ describe('options', () => {
     [{ endpoints: [] }, 'endpoints'],
     [{ endpoints: ['127.0.0.1:2379'] }, 'endpoints'],
     [{ endpoints: ['http://u:p@h:1'] }, 'endpoints'],
+    [{ endpoints: ['http://h:99999'] }, 'endpoints'],
+    [{ endpoints: ['http://a b:1'] }, 'endpoints'],
     [{ endpoints: ['http://h:1'], user: 'x' }, 'user'],
+    [{ endpoints: ['http://h:1'], user: 7, password: 'x' }, 'user'],
+    [{ endpoints: ['http://h:1'], user: 'x', password: 7 }, 'password'],
     [{ endpoints: ['http://h:1'], prefix: '' }, 'prefix'],
     [{ endpoints: ['http://h:1'], endedRetentionMs: -1 }, 'endedRetentionMs'],
     [{ endpoints: ['http://h:1'], fetch: 7 }, 'fetch'],

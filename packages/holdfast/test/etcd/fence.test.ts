@@ -60,6 +60,19 @@ describe('etcdFence', () => {
     expect(() => fence.verify(grant(19), answer, { resource: 'own' })).toThrow(StaleTokenError)
   })
 
+  it('G7: what is no transaction is refused before it is sent, and what is no answer to one admits nobody and refuses nobody', async () => {
+    const fence = etcdFence({ endpoints: [server.url] })
+    for (const none of [undefined, null, 'put', { success: {} }]) {
+      expect(() => fence.statement(grant(1), none as never)).toThrow(/^txn must be a transaction/)
+      await expect(fence.transaction(grant(1), none as never)).rejects.toMatchObject({ option: 'txn' })
+    }
+    for (const none of [undefined, null, {}, { succeeded: true }, { error: 'etcdserver: no leader', code: 14 }])
+      expect(() => fence.verify(grant(1), none)).toThrow(/^answer must be what etcd answers/)
+    // One that changes nothing is one: admitted, and as told.
+    const answer = await post(server.url, '/v3/kv/txn', fence.statement(grant(1), {}, { resource: 'empty' }))
+    expect(fence.verify(grant(1), answer, { resource: 'empty' })).toEqual({ succeeded: true, responses: [] })
+  })
+
   it('G1: a commit that depends on still holding', async () => {
     const store = etcdStore({ endpoints: [server.url] })
     const fence = etcdFence({ endpoints: [server.url] })

@@ -62,6 +62,9 @@ describe('where it is found', () => {
     expect(() => inClusterLeases({ folder: pod.folder })).toThrow(/^KUBERNETES_SERVICE_PORT must be a port/)
     vi.stubEnv('KUBERNETES_SERVICE_PORT', '443')
     expect(() => inClusterLeases({ folder: '/nowhere' })).toThrow(/^folder must hold the file "token".*automount/)
+    // What was given is named as it was given.
+    expect(() => inClusterLeases({ folder: pod.folder, host: '' })).toThrow(/^host must be set/)
+    expect(() => inClusterLeases({ folder: pod.folder, host: 'h', port: 0 })).toThrow(/^port must be a port/)
   })
 
   it.each(['token', 'ca.crt', 'namespace'] as const)('a mount without %s is refused', (file) => {

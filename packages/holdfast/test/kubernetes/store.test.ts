@@ -57,6 +57,9 @@ describe('types', () => {
   it('what is no API and no namespace is refused', () => {
     expect(() => kubernetesStore({} as never, { namespace: 'a' })).toThrow(/^api must be a CoordinationV1Api/)
     expect(() => kubernetesStore(client.api, { namespace: 'A_b' })).toThrow(/^namespace must name/)
+    for (const namespace of [undefined, '', 'A_b', 'a\nb'])
+      expect(() => kubernetesRole({ namespace } as never)).toThrow(/^namespace must name/)
+    expect(() => kubernetesRole({ namespace: 'a', name: 'b\nc' })).toThrow(/^name must name a Role/)
   })
 })
 

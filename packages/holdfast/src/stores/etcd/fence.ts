@@ -65,6 +65,16 @@ export interface EtcdFence {
   whileHeld(grant: Grant): readonly Readonly<Record<string, string>>[]
 }
 
+function checkTransaction(txn: unknown): void {
+  const parts = typeof txn === 'object' && txn !== null ? (txn as Record<string, unknown>) : undefined
+  if (
+    parts !== undefined &&
+    ['compare', 'success', 'failure'].every((of) => parts[of] === undefined || Array.isArray(parts[of]))
+  )
+    return
+  throw new InvalidArgumentError('txn', txn, 'must be a transaction of the JSON gateway: { compare, success, failure }')
+}
+
 /** As many digits as the biggest token has. */
 const DIGITS = 16
 const fixed = (token: number) => String(token).padStart(DIGITS, '0')
@@ -93,6 +103,7 @@ export function etcdFence(options: EtcdFenceOptions): EtcdFence {
 
   function statement(grant: Grant, txn: EtcdTransaction, admit?: AdmitOptions): EtcdTransaction {
     checkGrant(grant)
+    checkTransaction(txn)
     const key = encode(prefix + resourceOf(grant, admit))
     const mine = `${fixed(grant.token)}:${grant.claim}`
     const own = nested(txn as { compare?: readonly Compare[]; success?: readonly Op[]; failure?: readonly Op[] })
@@ -104,18 +115,26 @@ export function etcdFence(options: EtcdFenceOptions): EtcdFence {
   }
 
   function verify(grant: Grant, answer: unknown, admit?: AdmitOptions): EtcdTransactionAnswer {
-    const outer = answer as TxnAnswer
-    const again = outer.responses?.[0]?.response_txn
+    checkGrant(grant)
+    const outer = answer as TxnAnswer | null | undefined
+    const again = outer?.responses?.[0]?.response_txn
     const first = again?.responses?.[0]?.response_txn
     let own: TxnAnswer | undefined
-    if (outer.succeeded === true) own = outer.responses?.[1]?.response_txn
+    if (outer?.succeeded === true) own = outer.responses?.[1]?.response_txn
     else if (again?.succeeded === true) own = first
     else if (first?.succeeded === true) own = first.responses?.[1]?.response_txn
     else {
       const admitted = decode(first?.responses?.[0]?.response_range?.kvs?.[0]?.value)
-      throw new StaleTokenError(resourceOf(grant, admit), grant.token, Number(admitted.slice(0, DIGITS)))
+      if (admitted !== '')
+        throw new StaleTokenError(resourceOf(grant, admit), grant.token, Number(admitted.slice(0, DIGITS)))
     }
-    return { succeeded: own?.succeeded === true, responses: own?.responses ?? [] }
+    if (own === undefined)
+      throw new InvalidArgumentError(
+        'answer',
+        answer,
+        'must be what etcd answers to the statement, as JSON: whether it was admitted cannot be told from anything else',
+      )
+    return { succeeded: own.succeeded === true, responses: own.responses ?? [] }
   }
 
   async function transaction(grant: Grant, txn: EtcdTransaction, admit?: AdmitOptions): Promise<EtcdTransactionAnswer> {

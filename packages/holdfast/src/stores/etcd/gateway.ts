@@ -64,6 +64,12 @@ export class Gateway {
     if ((user === undefined) !== (password === undefined)) {
       throw new InvalidArgumentError('user', user, 'and password go together: give both, or none')
     }
+    if (user !== undefined && (typeof user !== 'string' || user === '')) {
+      throw new InvalidArgumentError('user', user, 'must be a non-empty string')
+    }
+    if (password !== undefined && typeof password !== 'string') {
+      throw new InvalidArgumentError('password', typeof password, 'must be a string')
+    }
     this.#user = user
     this.#password = password ?? ''
     this.#clock = clock
@@ -258,13 +264,21 @@ export function messageIn(text: string): string {
   }
 }
 
+function isUrl(text: string): boolean {
+  try {
+    return new URL(text).host !== ''
+  } catch {
+    return false
+  }
+}
+
 function checkEndpoints(endpoints: unknown): readonly string[] {
   const expected = 'must be a list of the client URLs of the members, such as ["http://127.0.0.1:2379"]'
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
     throw new InvalidArgumentError('endpoints', endpoints, expected)
   }
   return endpoints.map((endpoint: unknown) => {
-    if (typeof endpoint !== 'string' || !/^https?:\/\/[^/?#@]+\/?$/.test(endpoint)) {
+    if (typeof endpoint !== 'string' || !/^https?:\/\/[^/?#@]+\/?$/.test(endpoint) || !isUrl(endpoint)) {
       throw new InvalidArgumentError('endpoints', endpoint, `${expected}: a name or address with a port, and no path`)
     }
     return endpoint.replace(/\/$/, '')

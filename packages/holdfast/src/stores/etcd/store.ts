@@ -20,6 +20,7 @@ import { Terms } from './terms.js'
 import { Together } from './together.js'
 import { forgetClaim, leaveInDoubt, Remembered, retentionOf, type Shared } from './verbs.js'
 import { follow } from './watch.js'
+import { encode } from './wire.js'
 
 /** What `etcdStore` takes. */
 export interface EtcdStoreOptions extends EtcdConnection {
@@ -193,7 +194,7 @@ export function etcdStore(options: EtcdStoreOptions): EtcdStore {
       const { header } = await gateway.ask<{ header?: { cluster_id?: string } }>(
         'the id of the cluster',
         '/v3/kv/range',
-        { key: btoa(prefix), keys_only: true, limit: '1' },
+        { key: encode(prefix), keys_only: true, limit: '1' },
         limits,
       )
       return `etcd ${header?.cluster_id}`

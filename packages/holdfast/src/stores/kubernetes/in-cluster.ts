@@ -70,14 +70,18 @@ function addressOf(options: InClusterOptions): Address {
   const host = options.host ?? KUBERNETES_SERVICE_HOST ?? ''
   if (typeof host !== 'string' || host === '')
     throw new InvalidArgumentError(
-      'KUBERNETES_SERVICE_HOST',
+      options.host === undefined ? 'KUBERNETES_SERVICE_HOST' : 'host',
       host,
       'must be set, as it is in every pod: outside of a cluster use @kubernetes/client-node with a kubeconfig',
     )
   const given = options.port ?? KUBERNETES_SERVICE_PORT
   const port = Number(given)
   if (!Number.isInteger(port) || port < 1 || port > 65_535)
-    throw new InvalidArgumentError('KUBERNETES_SERVICE_PORT', given, 'must be a port, as it is in every pod')
+    throw new InvalidArgumentError(
+      options.port === undefined ? 'KUBERNETES_SERVICE_PORT' : 'port',
+      given,
+      'must be a port, as it is in every pod',
+    )
   return { host: host.replace(/^\[(.*)\]$/, '$1'), port }
 }
 

@@ -1,12 +1,21 @@
 // Names of leases as names in Kubernetes, one-to-one (G11). What Kubernetes takes as it is stands for itself, so that a Lease can be
 // shared with others; all else is written out with `-` and two hexadecimal digits a byte; what is then too long goes by its digest.
 import { sha256 } from '../../idempotency/sha256.js'
+import { InvalidArgumentError } from '../../lease/errors.js'
 
 const LENGTH_MAX = 253
 const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/
 const OURS = 'holdfast-'
 const WRITTEN_OUT = `${OURS}k-`
 const DIGEST = `${OURS}h-`
+
+const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
+
+export function checkNamespace(namespace: unknown): asserts namespace is string {
+  if (typeof namespace === 'string' && LABEL.test(namespace)) return
+  const expected = 'must name a namespace: at most 63 small letters, digits and hyphens'
+  throw new InvalidArgumentError('namespace', namespace, expected)
+}
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { fatal: true })

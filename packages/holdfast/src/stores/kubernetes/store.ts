@@ -7,6 +7,7 @@ import type { Random } from '../../lease/random.js'
 import type { LeaseStore, StoreCapabilities } from '../../store/contract.js'
 import { observedStore } from '../../store/observed/store.js'
 import type { KubernetesLeases, KubernetesWatch } from './client.js'
+import { checkNamespace } from './names.js'
 import { kubernetesRecords } from './records.js'
 import { WatchHub } from './watch.js'
 
@@ -45,7 +46,6 @@ const METHODS = [
   'replaceNamespacedLease',
   'listNamespacedLease',
 ] as const
-const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
 
 /**
  * A store that keeps leases as Leases of coordination.k8s.io/v1, by the `CoordinationV1Api` of `@kubernetes/client-node` 1.4 (G1 to G4,
@@ -76,12 +76,7 @@ export function kubernetesStore(api: KubernetesLeases, options: KubernetesStoreO
       'must be a CoordinationV1Api of @kubernetes/client-node: config.makeApiClient(CoordinationV1Api)',
     )
   const { namespace, clock = systemClock, random } = options ?? {}
-  if (typeof namespace !== 'string' || !LABEL.test(namespace))
-    throw new InvalidArgumentError(
-      'namespace',
-      namespace,
-      'must name a namespace: at most 63 small letters, digits and hyphens',
-    )
+  checkNamespace(namespace)
   const ownWatch = typeof given.watch === 'function' ? (given as KubernetesWatch) : false
   const watch = options.watch ?? ownWatch
   if (watch !== false && typeof watch?.watch !== 'function')
