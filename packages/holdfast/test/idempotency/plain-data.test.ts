@@ -1,6 +1,8 @@
 // Fingerprints and the codec: what is the same has one fingerprint, what differs has another; what is carried comes back exactly,
 // and all else is refused (C56).
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
+import { fileURLToPath } from 'node:url'
 import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -21,6 +23,24 @@ const plain = fc.letrec<{ value: unknown }>((tie) => ({
     fc.dictionary(fc.string({ unit: 'grapheme' }), tie('value'), { maxKeys: 4 }).map((o) => ({ ...o })),
   ),
 })).value
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url))
+
+interface Said {
+  readonly version: string
+  readonly sorted: string[]
+  readonly fingerprints: string[][]
+}
+
+/** What another process says. */
+function saidBy(node: string, lang: string, texts: readonly string[]): Said {
+  const output = execFileSync(node, [here('programs/fingerprints.mjs')], {
+    input: JSON.stringify(texts),
+    env: { ...process.env, LANG: lang, LC_ALL: lang },
+    encoding: 'utf8',
+  })
+  return JSON.parse(output) as Said
+}
 
 const shuffled = (value: unknown, seed: number): unknown => {
   if (Array.isArray(value)) return value.map((item) => shuffled(item, seed))
@@ -74,6 +94,20 @@ describe('fingerprintOf', () => {
     const text = '{"a":{"y":0,"z":true},"b":[1,"é",null]}'
     expect(fingerprintOf(value)).toBe(`h1-${createHash('sha256').update(text).digest('hex')}`)
     expect(fingerprintOf(null)).toBe('h1-74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b')
+  })
+
+  it('is the same in a process of another language, and under a newer Node (C56)', () => {
+    const mixed = '{"z":1,"ä":[1.0,-0,1e21,5e-324,0.1],"Z":null,"I":"\\u0131İ","e\\u0301":"\\u212b \\ud83d\\ude00"}'
+    const texts = [mixed, '[]', '"\\u2028"', ...fc.sample(plain, 200).map((value) => JSON.stringify(value))].filter(
+      (text) => !hasTwins(JSON.parse(text)),
+    )
+    const mine = texts.map((text) => [fingerprintOf(JSON.parse(text)), fingerprintOfJson(text)])
+    const newerNode = here('../clients/node_modules/.bin/node')
+    const [swedish, newer] = [saidBy(process.execPath, 'sv_SE.UTF-8', texts), saidBy(newerNode, 'de_DE.UTF-8', texts)]
+    expect(newer.version).not.toBe(process.version)
+    expect(swedish.sorted).not.toEqual(newer.sorted) // what sorts by the language has two fingerprints
+    expect(swedish.fingerprints).toEqual(mine)
+    expect(newer.fingerprints).toEqual(mine)
   })
 
   it('is the same for members in any order', () => {
