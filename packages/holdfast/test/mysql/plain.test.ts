@@ -175,9 +175,23 @@ describe('plain statements', () => {
     const asked = await Promise.all(
       [free, held].map((key) => reasonOf(store.acquire(request(key, 'a', { holder: 'one' })))),
     )
-    for (const error of asked) expect(error).toMatchObject({ outcome: 'unknown' })
+    for (const error of asked) expect(error).toMatchObject({ outcome: 'unknown', lasting: true })
     expect((await store.inspect(free))?.claim).toBe('a')
     const alone = await reasonOf(store.acquire(request(held, 'a', { holder: 'one' })))
-    expect(alone).toMatchObject({ outcome: 'none' })
+    expect(alone).toMatchObject({ outcome: 'none', lasting: true })
+  })
+
+  it('a caller who gives up between the statement and the procedure is heard', async () => {
+    const table = fresh('plain')
+    const store = bench.store({ table })
+    const [key] = (await givenBack(store, 1)) as [string]
+    await granted(bench.store({ table }), key, 'x')
+    const before = await calls()
+    const caller = new AbortController()
+    const asked = reasonOf(store.acquire(request(key, 'a', { holder: 'one' }), { signal: caller.signal }))
+    await Promise.resolve() // the statement is on its way
+    caller.abort()
+    expect(await asked).toMatchObject({ outcome: 'none', message: expect.stringMatching(/gave up/) })
+    expect(await calls()).toBe(before)
   })
 })
