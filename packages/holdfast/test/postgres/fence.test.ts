@@ -277,18 +277,24 @@ describe('whileHeld', () => {
     expect(Number(lease?.expires_us) - Number(lease?.granted_us)).toBe(3_000_000)
   })
 
-  it('a release, a handover and a withdrawal meet it as well: what ends the claim does not wait, who comes next does', async () => {
-    const store = bench.store()
-    const key = fresh()
-    const token = await granted(store, key, 'a')
-    const pool = await bench.session()
-    await pool.query('begin')
-    await fence.whileHeld(pool, grantOf(key, 'a', token))
-    expect(await store.release(grantOf(key, 'a'))).toEqual({ is: 'released' })
-    expect(await errorOf(store.acquire(request(key, 'b'), { timeoutMs: 1_000 }))).toMatchObject({ outcome: 'none' })
-    await pool.query('commit')
-    expect(await granted(store, key, 'b')).toBeGreaterThan(token)
-  })
+  it.each(['release', 'withdrawal', 'handover'])(
+    'a %s meets it as well: what ends the claim does not wait, who comes next does',
+    async (how) => {
+      const store = bench.store()
+      const key = fresh()
+      const token = await granted(store, key, 'a')
+      const pool = await bench.session()
+      await pool.query('begin')
+      await fence.whileHeld(pool, grantOf(key, 'a', token))
+      if (how === 'release') expect(await store.release(grantOf(key, 'a'))).toEqual({ is: 'released' })
+      if (how === 'withdrawal') await store.withdraw(key, 'a')
+      const next = request(key, 'b', how === 'handover' ? { replaces: 'a' } : {})
+      expect(await errorOf(store.acquire(next, { timeoutMs: 1_000 }))).toMatchObject({ outcome: 'none' })
+      expect((await store.inspect(key))?.state).toBe(how === 'handover' ? 'held' : 'free')
+      await pool.query('commit')
+      expect((await store.acquire(next)).token).toBeGreaterThan(token)
+    },
+  )
 
   it('of many acquires that share a statement only the one that is tied waits', async () => {
     const store = bench.store()
@@ -335,6 +341,29 @@ describe('whileHeld', () => {
     expect(await reason(key, 'b', second)).toBe('released')
     expect(await reason(fresh(), 'x', 1)).toBe('taken')
   })
+
+  it.each(['repeatable read', 'serializable'])(
+    'at %s a transaction that began before a renewal is tied, and one that began before a change of hands fails',
+    async (level) => {
+      const store = bench.store()
+      const key = fresh()
+      const token = await granted(store, key, 'a', { ttlMs: 500 })
+      const [early, late] = [await bench.session(), await bench.session()]
+      for (const session of [early, late]) {
+        await session.query(`begin isolation level ${level}`)
+        await session.query('select from holdfast_lease')
+      }
+      expect(await store.renew([{ key, claim: 'a', ttlMs: 3_600_000 }])).toMatchObject([{ is: 'renewed' }])
+      await pass(600) // the term that the transactions see is over
+      await fence.whileHeld(early, grantOf(key, 'a', token))
+      await store.release(grantOf(key, 'a'))
+      expect(await errorOf(store.acquire(request(key, 'b'), { timeoutMs: 1_000 }))).toMatchObject({ outcome: 'none' })
+      await early.query('commit')
+      await granted(store, key, 'b')
+      expect(await errorOf(fence.whileHeld(late, grantOf(key, 'a', token)))).toMatchObject({ code: '40001' })
+      await late.query('rollback')
+    },
+  )
 
   it('negative control: a plain look inside the transaction does not tie it', async () => {
     const store = bench.store()

@@ -69,7 +69,8 @@ export interface PostgresFence {
   /**
    * Ties this transaction to the lease, where both are in one database: until it has ended, nobody else is granted the lease (G1), also
    * when its term runs out meanwhile. Renewals and the release go on beside it. Rejects with LeaseLostError when the grant does not
-   * hold any more, and with InvalidArgumentError outside a transaction.
+   * hold any more, and with InvalidArgumentError outside a transaction. Above READ COMMITTED, where a transaction sees the lease as it was
+   * when it began: with a serialization failure when another has been granted it since; a term that has run out is not noticed.
    */
   whileHeld(tx: PostgresTransaction, grant: Grant): Promise<void>
 }
@@ -135,12 +136,14 @@ admitted as (
 select f.resource, f.token::text as admitted, asked.token::text as asked, f.token = asked.token and f.claim = asked.claim as ok
 from admitted f, asked`
 
+  // Above READ COMMITTED the term is that of the transaction's snapshot, and may have been renewed since: only the tie counts there.
   const heldText = `with lease as materialized (
   select claim, expires_us, revoked from ${leases} where key = $1 and token = $2 for key share
 ), timed as materialized (
   select *, ${NOW} as us from lease
 )
-select (select case when claim = $3 and us < expires_us and not revoked then 'held' when claim = $3 and revoked then 'revoked'
+select (select case when claim = $3 and not revoked and (us < expires_us or current_setting('transaction_isolation') <> 'read committed')
+  then 'held' when claim = $3 and revoked then 'revoked'
   when claim = $3 then 'expired' when claim = '' then 'released' else 'taken' end
   from timed) as is`
 
