@@ -216,6 +216,8 @@ describe('a column of the user’s own table', () => {
   it('the trigger refuses whoever forgot the check', async () => {
     await bench.server.sql('create table guarded (id int primary key, value text, fence bigint)')
     for (let i = 0; i < 2; i++) await bench.server.sql(fence.trigger({ table: 'guarded' }))
+    const misspelt = errorOf(bench.server.sql(fence.trigger({ table: 'guarded', column: 'fense' })))
+    expect(await misspelt).toMatchObject({ code: '42703' })
     await bench.server.sql("insert into guarded values (1, 'new', null)")
     await bench.server.sql("update guarded set value = 'nine', fence = 9 where id = 1")
     await bench.server.sql("update guarded set value = 'ten', fence = 10 where id = 1")
@@ -238,10 +240,14 @@ describe('a column of the user’s own table', () => {
     await pool.query('begin')
     await odd.admit(pool, grantOf('k', 'a', 3))
     await pool.query('commit')
-    await bench.server.sql('create table "my ""schema"""."T" (id int, "f o" bigint)')
-    await bench.server.sql(odd.trigger({ schema: 'my "schema"', table: 'T', column: 'f o' }))
-    await bench.server.sql('insert into "my ""schema"""."T" values (1, 5)')
-    expect(await errorOf(bench.server.sql('update "my ""schema"""."T" set "f o" = 4'))).toMatchObject({ code: 'HF001' })
+    const column = `f' \\ $do$ o`
+    await bench.server.sql(`create table "my ""schema"""."T's" (id int, "${column}" bigint)`)
+    for (let i = 0; i < 2; i++) {
+      await bench.server.sql(odd.trigger({ schema: 'my "schema"', table: "T's", column }))
+    }
+    await bench.server.sql(`insert into "my ""schema"""."T's" values (1, 5)`)
+    const lowers = bench.server.sql(`update "my ""schema"""."T's" set "${column}" = 4`)
+    expect(await errorOf(lowers)).toMatchObject({ code: 'HF001' })
     for (const bad of [{ table: '' }, { schema: 'x'.repeat(64) }, { table: 'a\0' }]) {
       expect(() => postgresFence(bad)).toThrow(InvalidArgumentError)
     }

@@ -197,8 +197,15 @@ select (select case when claim = $3 and not revoked and (us < expires_us or curr
 
     trigger({ table: guarded, schema: guardedSchema = 'public', column = 'fence' }) {
       const on = `${identifier('schema', guardedSchema)}.${identifier('table', guarded)}`
-      return `create or replace trigger holdfast_fence before update on ${on}
-for each row execute function ${trigger}(${literal(column)})`
+      // One statement, that may be run again (`create or replace trigger` came with Postgres 14). A column that is not there is an error
+      // here: the function would find nothing to compare, and let everything through.
+      return `do ${literal(`begin
+  perform ${identifier('column', column)} from ${on} limit 0;
+  if exists (select from pg_trigger where tgrelid = ${literal(on)}::regclass and tgname = 'holdfast_fence') then
+    drop trigger holdfast_fence on ${on};
+  end if;
+  create trigger holdfast_fence before update on ${on} for each row execute function ${trigger}(${literal(column)});
+end`)}`
     },
 
     async whileHeld(tx, grant) {
