@@ -73,13 +73,16 @@ describe('on one server', () => {
     expect(replica.code).toBe(78)
   })
 
-  it('schema prints SQL that the mariadb command takes, twice, for the store and for the fence', async () => {
+  it('schema prints SQL that the mariadb command takes, twice, for the store, the fence and the records', async () => {
     const client = ['--no-defaults', '-h', '127.0.0.1', '-P', String(server.port), '-u', 'root', 'test']
-    for (const args of [[], ['--fence'], ['--schema', 'other `one`', '--table', 't'], []]) {
+    const there = ['--schema', 'other `one`', '--table', 't']
+    for (const args of [[], ['--fence'], ['--records'], there, [...there, '--records', '--table', 'r'], []]) {
       const { code, stdout } = await here().holdfast('schema', 'mysql', ...args)
       expect(code).toBe(0)
       execFileSync('mariadb', client, { input: stdout, stdio: ['pipe', 'ignore', 'pipe'] })
     }
+    const sql = 'DESCRIBE holdfast_record; DESCRIBE holdfast_fence; DESCRIBE `other ``one```.r'
+    execFileSync('mariadb', client, { input: sql, stdio: ['pipe', 'ignore', 'pipe'] })
     expect(await here().holdfast('schema', 'mysql', '--table', '')).toMatchObject({ code: 64 })
     const by = await here('?database=other%20%60one%60&table=t').holdfast('run', 'k', '--', 'true')
     expect(by).toMatchObject({ code: 0 })

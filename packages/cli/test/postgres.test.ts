@@ -58,8 +58,9 @@ describe('on one server', () => {
     expect(worse.code).toBe(78)
   })
 
-  it('schema prints SQL that psql takes, twice, for the store and for the fence', async () => {
-    for (const args of [[], ['--fence'], ['--schema', 'other "one"', '--table', 't'], []]) {
+  it('schema prints SQL that psql takes, twice, for the store, the fence and the records', async () => {
+    const there = ['--schema', 'other "one"', '--table', 't']
+    for (const args of [[], ['--fence'], ['--records'], there, [...there, '--fence', '--table', 'f'], []]) {
       const { code, stdout } = await here().holdfast('schema', 'postgres', ...args)
       expect(code).toBe(0)
       execFileSync('psql', ['-q', '-v', 'ON_ERROR_STOP=1', server.url], {
@@ -67,6 +68,16 @@ describe('on one server', () => {
         stdio: ['pipe', 'ignore', 'pipe'],
       })
     }
+    const tables = await server.sql(
+      "select schemaname, tablename from pg_tables where tablename in ('holdfast_fence', 'holdfast_record', 't', 'f') order by 2",
+    )
+    expect(tables).toEqual([
+      { schemaname: 'other "one"', tablename: 'f' },
+      { schemaname: 'public', tablename: 'holdfast_fence' },
+      { schemaname: 'public', tablename: 'holdfast_record' },
+      { schemaname: 'other "one"', tablename: 't' },
+    ])
+    expect(await here().holdfast('schema', 'postgres', '--fence', '--records')).toMatchObject({ code: 64 })
     expect(await here().holdfast('schema', 'oracle')).toMatchObject({ code: 64 })
     expect(await here().holdfast('schema', 'postgres', '--table', '')).toMatchObject({ code: 64 })
   })

@@ -10,20 +10,23 @@ For roles that may not make tables: run the SQL once with a role that may, and s
 
 interface Given {
   readonly schema?: string
-  readonly table: string
+  readonly table?: string
   readonly fence?: boolean
+  readonly records?: boolean
 }
 
 /** The SQL for each database. `schema` is what Postgres calls so, and a database of MySQL. */
 const PRINT: Readonly<Record<string, (given: Given) => Promise<string>>> = {
-  async postgres({ schema = 'public', table, fence }) {
-    const { postgresFence, postgresSchema } = await import('holdfast/postgres')
-    return fence ? `begin;\n${postgresFence({ schema }).schema}\ncommit;\n` : postgresSchema({ schema, table })
+  async postgres({ fence, records, ...names }) {
+    const { postgresFence, postgresRecordsSchema, postgresSchema } = await import('holdfast/postgres')
+    if (fence) return `begin;\n${postgresFence(names).schema}\ncommit;\n`
+    return records ? postgresRecordsSchema(names) : postgresSchema(names)
   },
-  async mysql({ schema, table, fence }) {
-    const { mysqlFence, mysqlSchema } = await import('holdfast/mysql')
-    const inDatabase = schema === undefined ? {} : { database: schema }
-    return fence ? `${mysqlFence(inDatabase).schema};\n` : mysqlSchema({ ...inDatabase, table })
+  async mysql({ schema, fence, records, ...table }) {
+    const { mysqlFence, mysqlRecordsSchema, mysqlSchema } = await import('holdfast/mysql')
+    const names = schema === undefined ? table : { database: schema, ...table }
+    if (fence) return `${mysqlFence(names).schema};\n`
+    return records ? mysqlRecordsSchema(names) : mysqlSchema(names)
   },
 }
 
@@ -35,8 +38,12 @@ export function addSchema(program: Command): void {
     .addOption(
       new Option('--schema <name>', 'where the tables are to be: default public, in MySQL the database in use'),
     )
-    .addOption(new Option('--table <name>', 'what the table of leases is to be called').default('holdfast_lease'))
-    .option('--fence', "the tables of the fence, in Postgres also its triggers' function, instead")
+    .option(
+      '--table <name>',
+      'what the table is to be called: default holdfast_lease, holdfast_fence or holdfast_record',
+    )
+    .option('--fence', "the table of the fence, in Postgres also its triggers' function, instead")
+    .addOption(new Option('--records', 'the table of the records of once, instead').conflicts('fence'))
     .addHelpText('after', HELP)
     .action(async (database: string, given: Given) => {
       const print = Object.hasOwn(PRINT, database) ? PRINT[database] : undefined

@@ -4,7 +4,8 @@ import { HoldfastError, StoreError } from '../../lease/errors.js'
 
 const RIGHTS =
   'the user lacks rights: it needs SELECT, INSERT, UPDATE, DELETE and EXECUTE on the database of the leases; and, to make tables and procedures, CREATE, INDEX and CREATE ROUTINE, or somebody who has them runs the SQL of mysqlSchema() once (migrate: false)'
-const MISSING = 'tables or procedures are missing: let the store make them, or run the SQL of mysqlSchema()'
+const MISSING =
+  'tables or procedures are missing: let the store make them, or run the SQL of mysqlSchema(), for records that of mysqlRecordsSchema()'
 const READ_ONLY = 'the server is a replica or read-only: connect to the primary'
 
 /** What the server's error numbers call for. */

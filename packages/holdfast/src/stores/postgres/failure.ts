@@ -7,6 +7,9 @@ const STANDBY = 'the server is a standby or read-only: connect to the primary (t
 /** What stands in the way of our tables. */
 export const NOT_OURS = 'a table of this name is there that is not of Holdfast: give another schema or table'
 
+const MISSING =
+  'tables or functions are missing: let the store make them, or run the SQL of postgresSchema(), for records that of postgresRecordsSchema()'
+
 /** What the server's error codes call for, by code or by class. */
 const ADVICE: readonly (readonly [string, string])[] = [
   [
@@ -25,10 +28,10 @@ const ADVICE: readonly (readonly [string, string])[] = [
   ['55P03', 'another transaction has locked the row of this key: see pg_locks for who'],
   ['22021', "the database's encoding cannot carry this name: use UTF8"],
   ['22P05', "the database's encoding cannot carry this name: use UTF8"],
-  ['42883', 'tables or functions are missing: let the store make them, or run the SQL of postgresSchema()'],
-  ['42P01', 'tables or functions are missing: let the store make them, or run the SQL of postgresSchema()'],
+  ['42883', MISSING],
+  ['42P01', MISSING],
   ['42703', NOT_OURS],
-  ['3F000', 'the schema is missing: let the store make it, or run the SQL of postgresSchema()'],
+  ['3F000', MISSING],
 ]
 
 /**
