@@ -88,6 +88,23 @@ describe('what is given to the store', () => {
     }
   })
 
+  it('anything with connect and query is a pool: one that answers by promises, and knows no client of its own', async () => {
+    const pool = bench.pool({ max: 3 })
+    const store = postgresStore({ connect: () => pool.connect(), query: (text, values) => pool.query(text, values) })
+    const key = fresh()
+    const token = await granted(store, key, 'a')
+    expect(await store.renew([{ key, claim: 'a', ttlMs: HOUR_MS }])).toEqual([{ is: 'renewed', ttlMs: HOUR_MS }])
+    const left = new AbortController()
+    const watch = store.watch?.(key, { claim: 'b', signal: left.signal })[Symbol.asyncIterator]()
+    await watch?.next() // it listens, on a connection of the pool
+    const told = watch?.next()
+    await store.release(grantOf(key, 'a', token))
+    expect(await told).toMatchObject({ done: false })
+    left.abort()
+    await store.close()
+    await waitUntil('its connections are back', () => pool.idleCount === pool.totalCount)
+  })
+
   it('its pool stays open when the store is closed', async () => {
     const pool = bench.pool()
     const store = postgresStore(pool)
