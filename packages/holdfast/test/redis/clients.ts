@@ -18,8 +18,8 @@ export interface ClientKind {
   cluster(cluster: RedisCluster): Promise<Connected>
   sentinel(replication: RedisReplication): Promise<Connected>
   /**
-   * Sends what the client opens for its wake-ups elsewhere: to this port, or in a Cluster to that of each node. `heard` is told of
-   * every message that comes that way.
+   * Sends what the client opens for its wake-ups elsewhere: to this port, or in a Cluster and through Sentinel to that of each node.
+   * `heard` is told of every message that comes that way.
    */
   listenThrough(client: RedisClient, port: number | ReadonlyMap<number, number>, heard?: () => void): void
 }
@@ -46,6 +46,9 @@ function duplicateWith<Made>(
   }
 }
 
+type Primary = RedisClient & { readonly options?: { readonly socket?: { readonly port?: number } } }
+type Execute = (readonly: boolean, work: (primary: Primary) => unknown) => Promise<unknown>
+
 type Subscribe = (channel: string, listener: (...message: string[]) => void) => Promise<unknown>
 
 const ioredis = (name: string, Redis: typeof Redis6, Cluster: typeof Cluster6): ClientKind => ({
@@ -69,7 +72,9 @@ const ioredis = (name: string, Redis: typeof Redis6, Cluster: typeof Cluster6): 
     const more = ([first, second]: unknown[]): unknown[] =>
       typeof port === 'number'
         ? [{ ...(first as object), port }]
-        : [first, { ...(second as object), natMap: addresses(port) }]
+        : 'isCluster' in client && client.isCluster
+          ? [first, { ...(second as object), natMap: addresses(port) }]
+          : [{ ...(first as object), natMap: addresses(port) }]
     duplicateWith<InstanceType<typeof Redis6>>(client, more, (made) => {
       made.on('message', heard).on('smessage' as 'message', heard)
     })
@@ -101,6 +106,18 @@ const nodeRedis = (name: string, driver: typeof nodeRedis6): ClientKind => ({
     return { client, close: () => client.destroy() }
   },
   listenThrough(client, port, heard = quiet) {
+    if ('getMasterNode' in client && typeof port !== 'number') {
+      // Through sentinels it duplicates its client of the primary.
+      const sentinel = client as unknown as { _execute: Execute }
+      const execute = sentinel._execute.bind(sentinel)
+      sentinel._execute = (readonly, work) =>
+        execute(readonly, (primary) => {
+          const nodePort = primary.options?.socket?.port ?? 0
+          this.listenThrough(primary, port.get(nodePort) ?? nodePort, heard)
+          return work(primary)
+        })
+      return
+    }
     const other = typeof port === 'number' ? { socket: { host, port } } : { nodeAddressMap: addresses(port) }
     const more = ([given]: unknown[]) => [{ ...(given as object | undefined), ...other }]
     duplicateWith<{ subscribe: Subscribe; sSubscribe: Subscribe }>(client, more, (made) => {

@@ -1,13 +1,13 @@
-// The connection for wake-ups, of every kind of client, on one server and in a Cluster, behind proxies of its own: it is cut, it
-// dies without a word, it is kept while it works. What is lost with it is asked for again (C12).
+// The connection for wake-ups, of every kind of client, on one server, in a Cluster and through Sentinel, behind proxies of its own:
+// it is cut, it dies without a word, it is kept while it works. What is lost with it is asked for again (C12).
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type RedisClient, redisStore } from '../../src/stores/redis/index.js'
 import { VirtualClock } from '../../src/testing/index.js'
 import { type TcpProxy, tcpProxy } from '../../src/testing-node/proxy.js'
-import { clientKind, clientKinds } from './clients.js'
+import { type ClientKind, clientKind, clientKinds } from './clients.js'
 import { Bench, fresh, granted, grantOf, request } from './harness.js'
-import { RedisCluster, waitUntil } from './servers.js'
+import { cli, RedisCluster, RedisReplication, waitUntil } from './servers.js'
 
 interface Way {
   readonly client: RedisClient
@@ -86,23 +86,37 @@ class Listening {
 
 const bench = Bench.here()
 let cluster: RedisCluster
+let replication: RedisReplication
 beforeAll(async () => {
   cluster = await RedisCluster.start()
+  replication = await RedisReplication.start()
 })
-afterAll(() => cluster?.stop())
+afterAll(async () => {
+  await cluster?.stop()
+  await replication?.stop()
+})
 
-const topologies = ['on one server', 'in a Cluster'] as const
+const topologies = ['on one server', 'in a Cluster', 'through Sentinel'] as const
 
-async function wayOf(kindName: string, topology: (typeof topologies)[number]): Promise<Way> {
+/** The ports of all servers, and a client of them. */
+async function reach(kind: ClientKind, topology: (typeof topologies)[number], sentinels = replication) {
+  if (topology === 'in a Cluster') return { ports: cluster.ports, ...(await kind.cluster(cluster)) }
+  if (topology === 'on one server') return { ports: [bench.port], ...(await kind.standalone(bench.port)) }
+  return { ports: sentinels.servers.map(({ port }) => port), ...(await kind.sentinel(sentinels)) }
+}
+
+async function wayOf(
+  kindName: string,
+  topology: (typeof topologies)[number],
+  sentinels?: RedisReplication,
+): Promise<Way> {
   const kind = clientKind(kindName)
-  const ports = topology === 'on one server' ? [bench.port] : cluster.ports
+  const { client, close, ports } = await reach(kind, topology, sentinels)
   const proxies = await Promise.all(ports.map((port) => tcpProxy({ port })))
-  const [first] = proxies
-  const { client, close } =
-    topology === 'on one server' ? await kind.standalone(bench.port) : await kind.cluster(cluster)
   const places = new Map(ports.map((port, i) => [port, proxies[i]?.port ?? 0]))
   const heard = { count: 0 }
-  kind.listenThrough(client, topology === 'on one server' ? (first?.port ?? 0) : places, () => heard.count++)
+  const way = topology === 'on one server' ? (proxies[0]?.port ?? 0) : places
+  kind.listenThrough(client, way, () => heard.count++)
   return {
     client,
     proxies,
@@ -179,7 +193,7 @@ describe.each(everyWay)('%s, %s: the connection for wake-ups', (kind, topology) 
   })
 })
 
-const ioredisWays = everyWay.filter(([kind]) => kind.startsWith('ioredis'))
+const ioredisWays = everyWay.filter(([kind, topology]) => kind.startsWith('ioredis') && topology !== 'through Sentinel')
 
 describe.each(ioredisWays)('%s, %s: a client whose commands have a time-out', (kind, topology) => {
   it('has a connection for wake-ups that takes its time, and is kept', async () => {
@@ -196,6 +210,36 @@ describe.each(ioredisWays)('%s, %s: a client whose commands have a time-out', (k
     await here.comes('a hint', () => here.hints > before)
     expect(here.count('accepted')).toBe(accepted)
     await here.end()
+  })
+})
+
+describe.each(clientKinds)('$name: the connection for wake-ups, through Sentinel', ({ name }) => {
+  it('follows a fail-over, and every waiter looks again', async () => {
+    const failing = await RedisReplication.start()
+    const clock = new VirtualClock()
+    const here = new Listening(await wayOf(name, 'through Sentinel', failing), clock)
+    /** So little of the store's own time goes by that no probe can find it out. */
+    const comes = (what: string, condition: () => boolean) =>
+      waitUntil(what, async () => {
+        await clock.advance(2)
+        return condition()
+      })
+    const startMs = clock.monoMs()
+    const key = await here.waitedFor()
+    const [primary, replica] = failing.servers
+    await waitUntil(
+      'the record on the replica',
+      async () => (await cli(replica?.port ?? 0, 'exists', `holdfast:${key}`)) === '1',
+    )
+    const before = here.hints
+    await primary?.kill()
+    await comes('a hint after the fail-over', () => here.hints > before)
+    const then = here.hints
+    await waitUntil('the release', () => here.store.release(grantOf(key, 'a')).catch(() => undefined))
+    await comes('a hint from the new primary', () => here.hints > then)
+    expect(clock.monoMs() - startMs).toBeLessThan(5_000)
+    await here.end()
+    await failing.stop()
   })
 })
 

@@ -51,7 +51,15 @@ interface Sends {
   sendCommand(command: string[]): Promise<unknown>
 }
 
-/** A duplicate, or the sentinel client itself, which keeps subscriptions on a connection of their own. */
+/** What the client of `createSentinel` has beside its commands. */
+interface Sentinel {
+  on(event: 'topology-change', listener: (change: { readonly type: string }) => void): unknown
+  off(event: 'topology-change', listener: (change: { readonly type: string }) => void): unknown
+  /** Does something with the client that it has for the primary. */
+  _execute<T>(readonly: false, work: (primary: { duplicate(): unknown }) => Promise<T>): Promise<T>
+}
+
+/** A duplicate. */
 interface Listener extends Subscribes {
   on(event: string, listener: () => void): unknown
   connect(): Promise<unknown>
@@ -117,7 +125,7 @@ export function nodeRedisWire(known: Known): Wire {
 
     subscriber: (sharded, events) =>
       known.kind === 'sentinel'
-        ? listenOnItself(known.client as unknown as Subscribes, events)
+        ? listenToPrimary(known.client as unknown as Sentinel, events)
         : listen(known.client.duplicate() as Listener, sharded, events),
 
     unusable() {
@@ -178,20 +186,43 @@ function listen(listener: Listener, sharded: boolean, events: SubscriberEvents):
   }
 }
 
-function listenOnItself(client: Subscribes, events: SubscriberEvents): Subscriber {
-  const heard: OnMessage = (message, channel) => events.onMessage(channel, message)
-  const channels = new Set<string>()
+/**
+ * Through sentinels: a connection to the primary, and another to the next. The client has one for subscriptions itself, but does not
+ * tell when that came back, and cannot replace one that died without a word.
+ */
+function listenToPrimary(client: Sentinel, events: SubscriberEvents): Subscriber {
+  let opening: Promise<Subscriber> | undefined
+  const open = async () => {
+    const primary = await client._execute(false, async (node) => node)
+    return listen(primary.duplicate() as Listener, false, events)
+  }
+  const close = () => {
+    opening?.then((subscriber) => subscriber.close()).catch(() => {})
+    opening = undefined
+  }
+  const changed = ({ type }: { readonly type: string }) => {
+    if (type !== 'MASTER_CHANGE' || opening === undefined) return
+    close()
+    events.onUp()
+  }
+  client.on('topology-change', changed)
   return {
-    subscribe(channel) {
-      channels.add(channel)
-      return client.subscribe(channel, heard)
+    async subscribe(channel) {
+      opening ??= open()
+      const asked = opening
+      try {
+        await (await asked).subscribe(channel)
+      } catch (error) {
+        if (opening === asked) close()
+        throw error
+      }
     },
-    unsubscribe(channel) {
-      channels.delete(channel)
-      return client.unsubscribe(channel, heard)
+    async unsubscribe(channel) {
+      await (await opening)?.unsubscribe(channel)
     },
     close() {
-      for (const channel of channels) client.unsubscribe(channel, heard).catch(() => {})
+      client.off('topology-change', changed)
+      close()
     },
   }
 }
