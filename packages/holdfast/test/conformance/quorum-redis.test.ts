@@ -5,15 +5,14 @@ import { quorumStore } from '../../src/stores/quorum/index.js'
 import { redisStore } from '../../src/stores/redis/index.js'
 import { conformance, runConformance } from '../../src/testing/index.js'
 import { connectAll, Masters } from '../quorum/masters.js'
-import { type Connected, clientKind } from '../redis/clients.js'
+import { type Connected, clientKind, clientKinds } from '../redis/clients.js'
 import { pass } from '../redis/servers.js'
 
 vi.setConfig({ maxConcurrency: 40 })
 
-for (const [count, kind] of [
-  [3, clientKind('node-redis 6')],
-  [5, clientKind('ioredis 6')],
-] as const) {
+const quorums = [[3, clientKind('node-redis 6')] as const, ...clientKinds.map((kind) => [5, kind] as const)]
+
+for (const [count, kind] of quorums) {
   describe(`${count} masters, ${kind.name}`, () => {
     let masters: Masters
     let connected: Connected[] = []
