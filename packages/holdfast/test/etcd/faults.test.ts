@@ -191,6 +191,45 @@ describe('etcd behind a proxy', () => {
     await client.close()
   })
 
+  it('G13: what is in the way and answers with a page of its own is told; whether anything was done is unknown', async () => {
+    let isPage = false
+    const store = etcdStore({
+      endpoints: [server.url],
+      async fetch(url, init) {
+        const response = await fetch(url, init)
+        return isPage ? { status: 200, body: null, text: async () => '<html>Log in</html>' } : response
+      },
+    })
+    const key = fresh()
+    await store.acquire(request(key, 'a', { shares: true }))
+    isPage = true
+    const told = { code: 'STORE_ERROR', outcome: 'unknown', message: expect.stringMatching(/no JSON.*Log in/) }
+    const others = [fresh(), fresh()]
+    const together = others.map((one) => failed(store.acquire(request(one, 'a', { shares: true }))))
+    for (const error of await Promise.all(together)) expect(error).toMatchObject(told)
+    expect(await failed(store.inspect(key))).toMatchObject(told)
+    expect(await failed(store.renew([{ key, claim: 'a', ttlMs: HOUR_MS }]))).toMatchObject({ code: 'STORE_ERROR' })
+    await store.close()
+  })
+
+  it('C50: a value that Holdfast did not write is left alone, told, and ends a wait', async () => {
+    const store = etcdStore({ endpoints: [server.url], prefix: 'foreign/' })
+    const client = createLeases({ store })
+    for (const value of ['text', 'null', '5']) {
+      const key = fresh()
+      await etcdctl(server.url, 'put', `foreign/r/${key}`, value)
+      await etcdctl(server.url, 'put', `foreign/h/${key}`, 'text')
+      expect(await failed(client.acquire(key, { waitMs: Number.POSITIVE_INFINITY }))).toMatchObject({
+        code: 'STORE_ERROR',
+        outcome: 'none',
+        lasting: true,
+        message: expect.stringMatching(/did not write/),
+      })
+      expect(await etcdctl(server.url, 'get', '--print-value-only', `foreign/r/${key}`)).toBe(value)
+    }
+    await client.close()
+  })
+
   it('a store whose prefix is in another alphabet is told apart by its server as well', async () => {
     const store = etcdStore({ endpoints: [server.url], prefix: 'замки/' })
     expect(await store.acquire(request('ключ', 'a'))).toMatchObject({ is: 'granted' })

@@ -5,6 +5,7 @@ import { ClosedError, InvalidArgumentError, StoreError } from '../../lease/error
 import type { CallOptions } from '../../store/contract.js'
 import { broken, EtcdError, nothingDone, refused } from './failure.js'
 import { Joint } from './joint.js'
+import { parsed } from './wire.js'
 
 /** The platform's `fetch`, or one that brings its own TLS: only what is called. */
 export type EtcdFetch = (
@@ -113,7 +114,7 @@ export class Gateway {
 
   /** The answer as JSON. Throws StoreError. */
   async ask<Answer>(what: string, path: string, message: unknown, limits: Limits): Promise<Answer> {
-    return JSON.parse(await this.text(what, path, JSON.stringify(message), limits)) as Answer
+    return parsed(await this.text(what, path, JSON.stringify(message), limits), what)
   }
 
   /** The answer as it came. */
@@ -246,7 +247,7 @@ export class Gateway {
   async #authenticate(limits: Limits): Promise<string> {
     const body = JSON.stringify({ name: this.#user, password: this.#password })
     const text = await this.#once('the authentication', AUTHENTICATE, body, limits, {})
-    return (JSON.parse(text) as { token: string }).token
+    return parsed<{ token: string }>(text, 'the authentication').token
   }
 }
 

@@ -13,6 +13,7 @@ import {
   type Txn,
   type TxnAnswer,
   tokenOf,
+  valueIn,
 } from './wire.js'
 
 /** A waiter, as it stands in the queue. */
@@ -63,7 +64,7 @@ export function seen(answers: readonly OpAnswer[], revision: string, claim: stri
     grant: grantIn(first(1)),
     last: decode(first(2)?.value),
     ended: decode(first(3)?.value),
-    own: own === undefined ? undefined : { claim, value: JSON.parse(decode(own.value)), kv: own },
+    own: own === undefined ? undefined : { claim, value: valueIn(own), kv: own },
     queue: placesIn(answers[5]),
   }
 }
@@ -76,13 +77,13 @@ export function heldBy(kv: KeyValue | undefined): Seen['held'] {
 
 export function grantIn(kv: KeyValue | undefined): Seen['grant'] {
   if (kv === undefined) return undefined
-  return { value: JSON.parse(decode(kv.value)), token: tokenOf(kv.mod_revision), changes: Number(kv.version ?? 0) }
+  return { value: valueIn(kv), token: tokenOf(kv.mod_revision), changes: Number(kv.version ?? 0) }
 }
 
 export const placesIn = (answer: OpAnswer | undefined): Place[] =>
   (answer?.response_range?.kvs ?? []).map((kv) => {
     const key = decode(kv.key)
-    return { claim: key.slice(key.indexOf('\0') + 1), value: JSON.parse(decode(kv.value)), kv }
+    return { claim: key.slice(key.indexOf('\0') + 1), value: valueIn(kv), kv }
   })
 
 export const TXN = '/v3/kv/txn'

@@ -8,6 +8,7 @@ import type { Gateway, Limits } from './gateway.js'
 import { messageIn } from './gateway.js'
 import type { Joint } from './joint.js'
 import type { SharedUse } from './sharing.js'
+import { parsed } from './wire.js'
 
 /** An etcd lease, as this process knows it. */
 export interface Term {
@@ -135,7 +136,10 @@ export class Terms {
       const text = await this.#gateway.text('a keep-alive', '/v3/lease/keepalive', body, limits)
       for (const line of text.split('\n')) {
         if (line === '') continue
-        const { result, error } = JSON.parse(line) as { result?: { ID?: string; TTL?: string }; error?: unknown }
+        const { result, error } = parsed<{ result?: { ID?: string; TTL?: string }; error?: unknown }>(
+          line,
+          'a keep-alive',
+        )
         if (error !== undefined) throw refused(messageIn(JSON.stringify(error)), 200, 'a keep-alive')
         if (result?.ID !== undefined) alive.set(result.ID, Number(result.TTL ?? 0))
       }

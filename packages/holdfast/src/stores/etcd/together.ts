@@ -7,7 +7,7 @@ import { StoreError } from '../../lease/errors.js'
 import { EtcdError } from './failure.js'
 import type { Gateway, Limits } from './gateway.js'
 import { run, TXN } from './key.js'
-import { del, encode, nested, type Op, type Txn, type TxnAnswer } from './wire.js'
+import { del, encode, nested, type Op, parsed, type Txn, type TxnAnswer } from './wire.js'
 
 /** So many share a request at most: the server works on one part while this process makes the next. */
 const TOGETHER_MAX = 32
@@ -80,7 +80,7 @@ export class Together {
     try {
       const body = JSON.stringify({ success: [...part.map(({ txn }) => nested(txn)), ...this.#rights] })
       const text = await this.#gateway.once(what, TXN, body, { untilMonoMs, signal: undefined })
-      const { header, responses = [] } = JSON.parse(text) as TxnAnswer
+      const { header, responses = [] } = parsed<TxnAnswer>(text, what)
       for (const [i, { resolve, reject }] of part.entries()) {
         const answer = responses[i]?.response_txn
         if (answer !== undefined) resolve({ ...answer, header: header ?? {} })

@@ -22,6 +22,31 @@ export function decode(base64: string | undefined): string {
   return decoder.decode(Uint8Array.from(atob(base64), (unit) => unit.charCodeAt(0)))
 }
 
+/** What etcd answered. */
+export function parsed<Answer>(text: string, what: string): Answer {
+  try {
+    return JSON.parse(text) as Answer
+  } catch (cause) {
+    throw new StoreError(
+      `the answer to ${what} is no JSON, so it is not etcd's (${text.slice(0, 100)}): is it etcd that the endpoint names, and what is in between?`,
+      { outcome: 'unknown', cause },
+    )
+  }
+}
+
+/** A value that Holdfast wrote. */
+export function valueIn<Value extends object>({ key, value }: KeyValue): Value {
+  let said: unknown
+  try {
+    said = JSON.parse(decode(value))
+  } catch {}
+  if (typeof said === 'object' && said !== null) return said as Value
+  throw new StoreError(
+    `"${decode(key)}" in etcd has a value that Holdfast did not write, and leaves alone: give the store a prefix of its own, or remove it`,
+    { outcome: 'none', lasting: true },
+  )
+}
+
 /** A key with its value, as etcd gives it. Fields that are zero or empty are left out. */
 export interface KeyValue {
   readonly key: string
