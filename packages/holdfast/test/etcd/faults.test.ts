@@ -1,12 +1,15 @@
 // What goes wrong with one etcd and the network to it, on a real server behind a proxy: replies that are lost, leases that run out
 // under a hung holder, a compaction under a watch, tokens of sessions that are no longer valid. Cases of the field by number.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { systemClock } from '../../src/lease/clock.js'
 import { LeaseLostError, StoreError } from '../../src/lease/errors.js'
 import { createLeases } from '../../src/lease/leases.js'
 import type { LeaseStore } from '../../src/store/contract.js'
+import { Gateway } from '../../src/stores/etcd/gateway.js'
 import { etcdStore } from '../../src/stores/etcd/index.js'
 import { type TcpProxy, tcpProxy } from '../../src/testing-node/proxy.js'
 import { freePort } from '../redis/servers.js'
+import { waitingFor } from '../store/signals.js'
 import { naivePlace } from './naive.js'
 import { EtcdServer, etcdctl, pass, post, waitUntil } from './servers.js'
 
@@ -331,6 +334,27 @@ describe('etcd behind a proxy', () => {
     ending.abort()
     await watching
     await store.close()
+  })
+
+  it('a stream that has ended leaves nothing in its signal, and one that is open ends with the store', async () => {
+    const gateway = new Gateway({ endpoints: [server.url] }, systemClock)
+    const body = JSON.stringify({ create_request: { key: btoa('nobody writes it') } })
+    const { signal } = new AbortController()
+    for (let i = 0; i < 3; i++) {
+      for await (const line of gateway.stream('a watch', '/v3/watch', body, signal)) {
+        expect(line).toMatchObject({ result: { created: true } })
+        break
+      }
+    }
+    expect(waitingFor(signal)).toBe(0)
+    let lines = 0
+    const open = (async () => {
+      for await (const _ of gateway.stream('a watch', '/v3/watch', body, signal)) lines++
+    })()
+    await waitUntil('the stream', () => lines > 0)
+    gateway.close()
+    await open
+    expect(waitingFor(signal)).toBe(0)
   })
 
   it.each([200, 500, 999, 1_001, 1_500])(

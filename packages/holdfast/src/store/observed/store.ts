@@ -15,6 +15,7 @@ import type {
   RenewOutcome,
   StoreCapabilities,
 } from '../contract.js'
+import { untilEither } from '../ending.js'
 import * as protocol from '../protocol.js'
 import { inParallel } from './parallel.js'
 import { NotYet, type Versioned, type VersionedRecords, type WriteKind } from './records.js'
@@ -262,17 +263,19 @@ export function observedStore<Read extends Versioned>(parts: ObservedStoreParts<
       ? {}
       : {
           watch: (key, { claim, signal }) =>
-            new Watch({
-              clock,
-              signal: AbortSignal.any([signal, closing.signal]),
-              seen: (ending) => records.watch?.(key, ending) ?? [],
-              read: () => records.read(key),
-              judge: (read: Read | null) => {
-                const state = stateNow(key, remember(key, read))
-                const nowMs = clock.monoMs()
-                return { mayBeFree: protocol.mayBeFree(state, claim, nowMs), leftMs: state.expiresMs - nowMs }
-              },
-            }).hints(),
+            untilEither(signal, closing.signal, (either) =>
+              new Watch({
+                clock,
+                signal: either,
+                seen: (ending) => records.watch?.(key, ending) ?? [],
+                read: () => records.read(key),
+                judge: (read: Read | null) => {
+                  const state = stateNow(key, remember(key, read))
+                  const nowMs = clock.monoMs()
+                  return { mayBeFree: protocol.mayBeFree(state, claim, nowMs), leftMs: state.expiresMs - nowMs }
+                },
+              }).hints(),
+            ),
         }),
 
     isForgettable: (key, read) => protocol.isForgettable(stateNow(key, read), clock.monoMs()),

@@ -154,9 +154,13 @@ export class Gateway {
     const limits = this.limits(undefined)
     const endpoint = this.endpoint
     const headers = { ...(await this.#authorization(limits)), 'grpc-metadata-hasleader': 'true' }
-    const ending = AbortSignal.any([signal, this.#closing.signal])
+    const ending = new AbortController()
+    const end = () => ending.abort()
+    if (signal.aborted || this.closed) end()
+    signal.addEventListener('abort', end, { once: true })
+    this.#open.add(end)
     try {
-      const response = await this.#fetch(endpoint + path, { method: 'POST', headers, body, signal: ending })
+      const response = await this.#fetch(endpoint + path, { method: 'POST', headers, body, signal: ending.signal })
       if (response.status !== 200) throw this.#refusal(await response.text(), response.status, what)
       const decoder = new TextDecoder()
       let rest = ''
@@ -167,10 +171,13 @@ export class Gateway {
         for (const line of lines) if (line !== '') yield JSON.parse(line)
       }
     } catch (error) {
-      if (ending.aborted) return
+      if (ending.signal.aborted) return
       this.#turn()
       if (this.#isTokenGone(error)) this.#token = undefined
       throw broken(error, what, endpoint)
+    } finally {
+      signal.removeEventListener('abort', end)
+      this.#open.delete(end)
     }
   }
 

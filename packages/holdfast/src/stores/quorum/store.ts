@@ -4,6 +4,7 @@ import { type Clock, systemClock } from '../../lease/clock.js'
 import { InvalidArgumentError } from '../../lease/errors.js'
 import { type Random, systemRandom } from '../../lease/random.js'
 import type { LeaseStore } from '../../store/contract.js'
+import { untilEither } from '../../store/ending.js'
 import { Attempts, acquire } from './acquire.js'
 import { quorumCapabilities } from './capabilities.js'
 import { closedError, release, revoke, withdraw } from './ends.js'
@@ -112,7 +113,7 @@ export function quorumStore(stores: readonly LeaseStore[], options: QuorumStoreO
     ...(watched
       ? {
           watch: (key, { claim, signal }) =>
-            watch(quorum, key, { claim, signal: AbortSignal.any([signal, closing.signal]) }),
+            untilEither(signal, closing.signal, (either) => watch(quorum, key, { claim, signal: either })),
         }
       : {}),
     async close() {
