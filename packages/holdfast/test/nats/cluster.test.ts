@@ -84,6 +84,55 @@ describe('nats, three servers', () => {
     await client.close({ drainMs: 0 }).catch(() => {})
   })
 
+  it('two that campaign while servers are killed and come back are never leaders at once, nor after a later one (C38)', async () => {
+    const keeper = await keeperOf(await create('campaign', 1))
+    const others = servers.filter((server) => server !== keeper)
+    const ended = new AbortController()
+    const terms: { token: number; beganMs: number; endedMs: number }[] = []
+    /** Leads as long as it is let, again and again. */
+    const campaign = async (of: NatsServer[]) => {
+      const kv = await (await kvm(of)).open('campaign')
+      const client = createLeases({ store: natsStore(kv), ttlMs: TTL_MS, callTimeoutMs: 300 })
+      while (!ended.signal.aborted) {
+        const lease = await client.acquire('k', { waitMs: 1_000 }).catch(() => undefined)
+        if (lease === undefined) continue
+        const term = { token: lease.token, beganMs: performance.now(), endedMs: Number.POSITIVE_INFINITY }
+        terms.push(term)
+        const end = () => {
+          term.endedMs = Math.min(term.endedMs, performance.now())
+        }
+        lease.signal.addEventListener('abort', end)
+        const isLong = terms.length % 2 === 0
+        await waitUntil('the end of a term', () => {
+          const isOver = performance.now() > term.beganMs + (isLong ? 2 * TTL_MS : 200)
+          return !lease.held || ended.signal.aborted || isOver
+        })
+        end()
+        await lease.release()
+      }
+      await client.close({ drainMs: 0 }).catch(() => {})
+    }
+    const both = [campaign(others), campaign([keeper, ...others])]
+    const grown = async (what: string) => {
+      const before = terms.length
+      await waitUntil(what, () => terms.length > before + 2)
+    }
+    await grown('terms')
+    for (const server of [others[0] as NatsServer, keeper, keeper]) {
+      await server.kill()
+      await server.begin()
+      await grown('terms after a restart')
+    }
+    ended.abort()
+    await Promise.all(both)
+    for (const [i, { token, beganMs }] of terms.entries()) {
+      const before = terms[i - 1]
+      if (before === undefined) continue
+      expect(token).toBeGreaterThan(before.token)
+      expect(beganMs).toBeGreaterThanOrEqual(before.endedMs)
+    }
+  }, 180_000)
+
   it('the others may die or hang: the lease goes on', async () => {
     const keeper = await keeperOf(await create('stays', 1))
     const [one, two] = servers.filter((server) => server !== keeper)

@@ -88,6 +88,28 @@ describe('the network', () => {
     await lost
   })
 
+  it('a lease that is passed on with its reply lost is passed on once, and the repeat finds its own (C08)', async () => {
+    const bucket = name()
+    const far = await bench.store(bucket)
+    const proxy = await bench.proxy()
+    const near = await bench.store(bucket, proxy.port)
+    const [mine, next] = [ask(), ask()].map((one) => ({ ...one, ttlMs: LONG_MS }))
+    if (mine === undefined || next === undefined) throw new Error('two claims')
+    const first = token(await near.acquire(mine))
+    proxy.swallowReplies()
+    const lost = near.acquire({ ...next, replaces: mine.claim }, { timeoutMs: 300 }).catch((error) => error)
+    await waitUntil('the grant', async () => (await far.inspect('k'))?.claim === next.claim)
+    const granted = token(await far.inspect('k'))
+    expect(granted).toBeGreaterThan(first)
+    proxy.cut()
+    proxy.heal()
+    const repeat = () => near.acquire({ ...next, replaces: mine.claim }).catch(() => undefined)
+    expect(await waitUntil('a repeat', repeat)).toMatchObject({ is: 'granted', token: granted, replaced: true })
+    expect(await far.renew([mine])).toEqual([{ is: 'lost', reason: 'released' }])
+    expect(await far.inspect('k')).toMatchObject({ claim: next.claim, token: granted, changes: 2 })
+    await lost
+  })
+
   it('what is freed by force with its reply lost is free, the one that freed it is told whom, and the one that held it, too (C08)', async () => {
     const bucket = name()
     const far = await bench.store(bucket)
