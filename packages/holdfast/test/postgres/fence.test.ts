@@ -18,6 +18,13 @@ beforeAll(async () => {
 
 type Run = <T>(work: (tx: PostgresTransaction, query: (text: string) => Promise<unknown>) => Promise<T>) => Promise<T>
 
+/** Only its `query`, as of a client of pg before 8.21, or of what wraps one. */
+const dumb = (client: {
+  query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>
+}): PostgresTransaction => ({
+  query: (text, values) => client.query(text, values),
+})
+
 const ways: Record<string, () => { run: Run; end(): Promise<void> }> = {
   pg() {
     const pool = bench.pool()
@@ -38,6 +45,10 @@ const ways: Record<string, () => { run: Run; end(): Promise<void> }> = {
       },
       async end() {},
     }
+  },
+  'a client that does not tell whether it is in one'() {
+    const { run, end } = (ways.pg as () => { run: Run; end(): Promise<void> })()
+    return { run: (work) => run((tx, query) => work(dumb(tx as never), query)), end }
   },
   'postgres.js'() {
     const sql = postgres(bench.server.url, { max: 4, onnotice: () => {} })
@@ -119,7 +130,9 @@ describe.each(Object.keys(ways))('admit, in a transaction of %s', (way) => {
     const key = fresh()
     const pool = bench.pool()
     const sql = postgres(bench.server.url, { max: 1, onnotice: () => {} })
-    for (const db of way === 'pg' ? [pool, await bench.session()] : [sql]) {
+    const session = await bench.session()
+    const outside = way === 'postgres.js' ? [sql] : way === 'pg' ? [pool, session] : [dumb(pool), dumb(session)]
+    for (const db of outside) {
       await expect(fence.admit(db as never, grantOf(key, 'a', 5))).rejects.toThrow(InvalidArgumentError)
       await expect(fence.whileHeld(db as never, grantOf(key, 'a', 5))).rejects.toThrow(/transaction/)
     }

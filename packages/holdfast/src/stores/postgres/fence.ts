@@ -4,6 +4,7 @@ import { type AdmitOptions, checkGrant, resourceOf } from '../../fence/fence.js'
 import { InvalidArgumentError, LeaseLostError, StaleTokenError } from '../../lease/errors.js'
 import type { Grant } from '../../store/contract.js'
 import { type PostgresTransaction, rowsOf } from './application.js'
+import { codeOf } from './failure.js'
 import { identifier, literal, namesOf, type PostgresNames } from './names.js'
 import { NOW } from './plpgsql.js'
 
@@ -173,7 +174,7 @@ select (select case when claim = $3 and not revoked and (us < expires_us or curr
 
     async admit(tx, grant, admit) {
       const { sql, params } = statement(grant, admit)
-      checkTransaction(tx)
+      await checkTransaction(tx, name)
       verify(await rowsOf(tx, sql, [...params]))
     },
 
@@ -210,7 +211,7 @@ end`)}`
 
     async whileHeld(tx, grant) {
       checkGrant(grant)
-      checkTransaction(tx)
+      await checkTransaction(tx, leases)
       const [row] = await rowsOf(tx, heldText, [grant.key, grant.token, grant.claim])
       const { is } = row as { is: 'held' | 'taken' | null }
       if (is !== 'held') throw new LeaseLostError(grant.key, grant.token, is ?? 'taken')
@@ -218,23 +219,33 @@ end`)}`
   }
 }
 
-/**
- * Refuses what is certainly no open transaction. A client of pg knows, and so does what postgres.js hands to `begin`; of others only
- * pools are known.
- */
-function checkTransaction(tx: unknown): void {
-  const open = (): boolean => {
-    if (typeof tx === 'function') return 'savepoint' in tx
-    if (typeof tx !== 'object' || tx === null || 'totalCount' in tx) return false
-    const { getTransactionStatus } = tx as { getTransactionStatus?: () => string | null }
-    return typeof getTransactionStatus !== 'function' || getTransactionStatus.call(tx) === 'T'
-  }
-  if (open()) return
+/** Refuses what is no open transaction. `table`: one that the statements after it read. */
+async function checkTransaction(tx: PostgresTransaction, table: string): Promise<void> {
+  if (isOpen(tx) ?? (await isOpenAtTheServer(tx, table))) return
   throw new InvalidArgumentError(
     'tx',
     tx,
     "must be a transaction that is open, so that the check and your writes are one step: a client of pg after begin (not the pool), or the tx of postgres.js's sql.begin; for query builders there are fence.statement and fence.verify",
   )
+}
+
+/** What a client itself knows: pg since 8.21, and what postgres.js hands to `begin`. Others do not tell. */
+function isOpen(tx: unknown): boolean | undefined {
+  if (typeof tx === 'function') return 'savepoint' in tx
+  if (typeof tx !== 'object' || tx === null || 'totalCount' in tx) return false
+  const { getTransactionStatus } = tx as { getTransactionStatus?: () => string | null }
+  return typeof getTransactionStatus === 'function' ? getTransactionStatus.call(tx) === 'T' : undefined
+}
+
+/** The server refuses this statement outside a transaction. */
+async function isOpenAtTheServer(tx: PostgresTransaction, table: string): Promise<boolean> {
+  try {
+    await rowsOf(tx, `lock table ${table} in access share mode`, [])
+    return true
+  } catch (error) {
+    if (codeOf(error) === '25P01') return false
+    throw error
+  }
 }
 
 const noRows = (rows: unknown) =>
