@@ -11,7 +11,8 @@ import { type Problem, problemAnswer, responseOf } from './problem.js'
 /** Options of `fenced`. */
 export interface FencedOptions {
   /**
-   * Which lease key a request needs, from its URL: a grant for another key says nothing about this resource, and is refused with 403.
+   * Which lease key a request needs, from its URL, in full, with the prefix of the client that holds it: a grant for another key says
+   * nothing about this resource, and is refused with 403.
    */
   key(request: Request): string | Promise<string>
   /**
