@@ -1,6 +1,6 @@
 // What goes wrong with a server, its sessions, its locks and the network, on real servers: kills, ended sessions, rows that others
 // have locked, pools without a connection, lost replies, clocks that step. Cases of the field by number.
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { LeaseLostError, StoreError } from '../../src/lease/errors.js'
 import { createLeases } from '../../src/lease/leases.js'
@@ -36,6 +36,40 @@ async function lastWords(port: number) {
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return { port: (server.address() as AddressInfo).port, greeted: () => greeted, close: () => server.close() }
+}
+
+/** An address of the server at which connections are taken and never answered, while it is mute. */
+async function mutable(port: number) {
+  let mute = false
+  let unanswered = 0
+  const open = new Set<Socket>()
+  const server = createServer((socket) => {
+    open.add(socket.on('error', () => {}))
+    socket.on('close', () => open.delete(socket))
+    if (mute) return unanswered++
+    const behind = connect(port, '127.0.0.1').on('error', () => {})
+    return socket.pipe(behind).pipe(socket)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const cut = () => {
+    for (const socket of open) socket.destroy()
+  }
+  return {
+    port: (server.address() as AddressInfo).port,
+    unanswered: () => unanswered,
+    /** Cuts what is open, and answers no more. */
+    silence() {
+      mute = true
+      cut()
+    },
+    speak() {
+      mute = false
+    },
+    close() {
+      server.close()
+      cut()
+    },
+  }
 }
 
 describe('a reply that is lost', () => {
@@ -309,6 +343,20 @@ describe('sessions that are ended', () => {
     expect(performance.now() - releasedMs).toBeLessThan(5_000)
     await lease?.release()
     await Promise.all([a?.close(), b?.close()])
+  })
+
+  it('C12: a connection that is to listen, and is never answered, is given up, and the next one hears', async () => {
+    const address = bench.closing(await mutable(bench.server.port))
+    const store = bench.store({ listen: bench.pool({}, bench.by(address)) })
+    const left = new AbortController()
+    const watch = store.watch?.(fresh(), { claim: 'a', signal: left.signal })[Symbol.asyncIterator]()
+    await watch?.next() // it listens
+    const again = watch?.next()
+    address.silence()
+    await waitUntil('a connection that is not answered', () => address.unanswered() > 0)
+    address.speak()
+    expect(await again).toMatchObject({ done: false })
+    left.abort()
   })
 
   it('C39: idle_session_timeout ends what is idle; leases and waiting go on', async () => {

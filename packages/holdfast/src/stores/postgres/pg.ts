@@ -21,10 +21,17 @@ export interface PgPool {
   query(text: string, values?: unknown[]): Promise<{ rows: Row[] }>
 }
 
+/** A client of its own. */
+interface PgClient extends PgConnection {
+  connect(): Promise<unknown>
+  end(): Promise<unknown>
+  readonly connection?: { readonly stream?: { destroy?(): unknown } }
+}
+
 /** What a Pool of pg has beside, and others may lack. */
 interface PgPoolMore {
   readonly options?: { readonly max?: number }
-  readonly Client?: new (options: unknown) => PgConnection & { connect(): Promise<unknown>; end(): Promise<unknown> }
+  readonly Client?: new (options: unknown) => PgClient
   on?(event: 'error', listener: () => void): unknown
   listenerCount?(event: 'error'): number
 }
@@ -34,6 +41,9 @@ const heeded = new WeakSet<object>()
 
 type PooledConnection = Awaited<ReturnType<PgPool['connect']>>
 type Taken = (error: unknown, connection: PooledConnection | undefined) => void
+
+/** How long a connection that is to listen may take: one that is never answered would keep all others from being tried. */
+const LISTEN_MS = 5_000
 
 const BEGIN = 'begin isolation level read committed read write'
 
@@ -127,7 +137,13 @@ export function pgWire(pool: PgPool, clock: Clock): Wire {
 
     async listen(channel: string, { onMessage, onLost }: ListenEvents) {
       let open = true
+      let late = false
       let end = () => {}
+      const timer = clock.setTimer(LISTEN_MS, () => {
+        late = true
+        end()
+      })
+      timer.keepAlive(false)
       const lost = () => {
         if (open) onLost(false)
         open = false
@@ -152,7 +168,12 @@ export function pgWire(pool: PgPool, clock: Clock): Wire {
         if (typeof Client === 'function') {
           const connection = new Client(options)
           connection.on('error', () => {})
-          end = () => void connection.end().catch(() => {})
+          end = () => {
+            const { stream } = connection.connection ?? {}
+            // A goodbye would not be answered either, and pg tells nobody of a connection that ends after it.
+            if (late && stream?.destroy !== undefined) stream.destroy()
+            else void connection.end().catch(() => {})
+          }
           await connection.connect()
           return await listenOn(connection)
         }
@@ -161,8 +182,10 @@ export function pgWire(pool: PgPool, clock: Clock): Wire {
         return await listenOn(connection)
       } catch (error) {
         open = false
-        end() // a standby takes the connection, and refuses the subscription
+        if (!late) end() // a standby takes the connection, and refuses the subscription
         throw failure(error, 'a subscription', false)
+      } finally {
+        timer.cancel()
       }
     },
   }
