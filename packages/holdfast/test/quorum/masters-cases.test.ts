@@ -6,7 +6,7 @@ import { quorumStore } from '../../src/stores/quorum/index.js'
 import { redisStore } from '../../src/stores/redis/index.js'
 import { clientKind } from '../redis/clients.js'
 import { fresh, grantOf, HOUR_MS, request } from '../redis/harness.js'
-import { pass, RedisCluster, RedisServer, waitUntil } from '../redis/servers.js'
+import { cli, pass, RedisCluster, RedisServer, waitUntil } from '../redis/servers.js'
 import { claimsOf, granted, Quorums } from './harness.js'
 
 const quorums = Quorums.here(5)
@@ -157,5 +157,51 @@ describe('of five masters', () => {
     const token = await granted(one.store, expired, 'a', 1_000)
     await pass(1_500)
     expect(await one.store.release(grantOf(expired, 'a', token))).toEqual({ is: 'lost', reason: 'expired' })
+  })
+})
+
+describe('what does not pass by itself (StoreError.lasting)', () => {
+  /** A quorum of three, of which so many are reached by a user who lacks a right. */
+  async function withoutRight(count: number, right: string) {
+    const ports = quorums.masters.ports.slice(0, 3)
+    const connected = await Promise.all(
+      ports.map(async (port, place) => {
+        const user = fresh('user')
+        const missing = place < count ? [right] : []
+        await cli(port, 'acl', 'setuser', user, 'reset', 'on', '>pw', '~*', '&*', '+@all', ...missing)
+        return clientKind('ioredis 6').standalone(port, { username: user, password: 'pw' })
+      }),
+    )
+    const store = quorumStore(
+      connected.map(({ client }) => redisStore(client)),
+      { nodeTimeoutMs: 5_000 },
+    )
+    return { store, close: () => Promise.all(connected.map(({ close }) => close())) }
+  }
+
+  // Without INFO a node does not say which server it is, and so has no vote.
+  it.each(['-evalsha', '-info'])('a majority without a right (%s): who waits is told at once', async (right) => {
+    const { store, close } = await withoutRight(2, right)
+    await expect(store.acquire(request(fresh(), 'a'))).rejects.toMatchObject({
+      lasting: true,
+      message: expect.stringContaining('the ACL needs'),
+    })
+    const leases = createLeases({ store })
+    const asked = leases.acquire(fresh(), { waitMs: Number.POSITIVE_INFINITY })
+    await expect(asked).rejects.toMatchObject({ lasting: true })
+    await leases.close()
+    await close()
+  })
+
+  it('a minority without a right: the others are a majority, and their trouble of the moment passes', async () => {
+    const { store, close } = await withoutRight(1, '-evalsha')
+    const key = fresh()
+    await granted(store, key, 'a')
+    const port = quorums.masters.ports[2] ?? 0
+    await cli(port, 'config', 'set', 'min-replicas-to-write', '1')
+    await expect(store.acquire(request(fresh(), 'b'))).rejects.toMatchObject({ lasting: false })
+    await cli(port, 'config', 'set', 'min-replicas-to-write', '0')
+    await granted(store, fresh(), 'c')
+    await close()
   })
 })

@@ -181,6 +181,7 @@ export class Node {
     } catch (cause) {
       throw new StoreError(`${this.label} does not say which server it is: ${messageOf(cause)}`, {
         outcome: 'none',
+        lasting: cause instanceof StoreError && cause.lasting,
         cause,
       })
     }

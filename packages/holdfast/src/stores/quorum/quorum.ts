@@ -96,9 +96,15 @@ export function noMajority(
   const refused = errors.find((error) => !(error instanceof StoreError))
   if (refused !== undefined) return refused
   const why = [...(said === '' ? [] : [said]), ...errors.map(({ message }) => message)].join('; ')
+  // So many that the others alone are no majority, until somebody changes something there.
+  const lasting = errors.filter((error) => error instanceof StoreError && error.lasting).length
   return new StoreError(
     `no majority (${quorum.majority}) of the ${quorum.nodes.length} nodes of the quorum for ${what}: ${why}`,
-    { outcome, cause: errors.length === 1 ? errors[0] : new AggregateError(errors, why) },
+    {
+      outcome,
+      lasting: lasting > quorum.nodes.length - quorum.majority,
+      cause: errors.length === 1 ? errors[0] : new AggregateError(errors, why),
+    },
   )
 }
 
