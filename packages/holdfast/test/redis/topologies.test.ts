@@ -173,6 +173,28 @@ describe('through Sentinel', () => {
     await replication.stop()
   })
 
+  it('with replicas, each grant and renewal waits for the one that there is, whatever the client', async () => {
+    const replication = await RedisReplication.start()
+    const [, replica] = replication.servers
+    for (const kind of clientKinds) {
+      const { client, close } = await kind.sentinel(replication)
+      const store = redisStore(client, { replicas: 1, replicasTimeoutMs: 10_000 })
+      const keys = Array.from({ length: 12 }, () => fresh())
+      await Promise.all(keys.map((key) => granted(store, key, 'a')))
+      for (const key of keys) expect(await cli(replica?.port ?? 0, 'exists', `holdfast:${key}`), kind.name).toBe('1')
+      const renewals = await store.renew(keys.map((key) => ({ key, claim: 'a', ttlMs: HOUR_MS })))
+      expect(renewals.every(({ is }) => is === 'renewed')).toBe(true)
+      const impatient = redisStore(client, { replicas: 2, replicasTimeoutMs: 50 })
+      await expect(impatient.acquire(request(fresh(), 'a')), kind.name).rejects.toMatchObject({
+        outcome: 'unknown',
+        message: expect.stringContaining('2 replicas were to confirm it within 50 ms, and 1 did'),
+      })
+      for (const key of keys) expect(await store.release(grantOf(key, 'a'))).toEqual({ is: 'released' })
+      await close()
+    }
+    await replication.stop()
+  })
+
   it('a promoted replica that lacks the last writes: tokens still rise, the holder is told', async () => {
     const primary = await RedisServer.start()
     const replica = await RedisServer.start('--replicaof', `127.0.0.1 ${primary.port}`)
