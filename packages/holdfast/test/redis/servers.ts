@@ -238,6 +238,17 @@ export class RedisCluster {
     }
   }
 
+  /** The node that has a slot, and its replica. */
+  async shardOf(slot: number): Promise<{ node: RedisServer; replica: RedisServer }> {
+    const { port } = await this.ownerOf(slot)
+    const node = this.nodes.find((one) => one.port === port)
+    for (const replica of this.replicas) {
+      const of = /master_port:(\d+)/.exec(await cli(replica.port, 'info', 'replication'))?.[1]
+      if (node !== undefined && Number(of) === port) return { node, replica }
+    }
+    throw new Error(`the node on port ${port} has no replica`)
+  }
+
   async stop(): Promise<void> {
     await Promise.all([...this.nodes, ...this.replicas].map((node) => node.stop()))
   }

@@ -6,7 +6,7 @@ import { createLeases } from '../../src/lease/leases.js'
 import type { LeaseStore } from '../../src/store/contract.js'
 import { redisStore } from '../../src/stores/redis/index.js'
 import { slotOf } from '../../src/stores/redis/slot.js'
-import { type Connected, clientKind, clientKinds } from './clients.js'
+import { type ClientKind, type Connected, clientKind, clientKinds } from './clients.js'
 import { fresh, granted, grantOf, HOUR_MS, request } from './harness.js'
 import { cli, RedisCluster, RedisReplication, RedisServer, waitUntil } from './servers.js'
 
@@ -128,6 +128,67 @@ describe('in a Cluster', () => {
       message: expect.stringContaining('this client talks to one node of a Cluster'),
     })
     client.disconnect()
+  })
+})
+
+describe('a Cluster whose shards have replicas', () => {
+  /** A lease that is held and waited for, in a shard whose master is killed then, and replaced. */
+  async function takenOver(kind: ClientKind, ttlMs: number) {
+    const cluster = await RedisCluster.start({ replicas: true })
+    const { client, close } = await kind.cluster(cluster)
+    const holds = createLeases({ store: redisStore(client) })
+    const waits = createLeases({ store: redisStore(client) })
+    const key = fresh()
+    const full = `holdfast:${key}`
+    const { node, replica } = await cluster.shardOf(slotOf(full))
+    const lease = await holds.acquire(key, { ttlMs, renewEveryMs: 200 })
+    const waiting = waits.acquire(key, { waitMs: 60_000 })
+    await waitUntil('the record on the replica', async () => (await readOf(replica, 'exists', full)) === '1')
+    await node.kill()
+    await waitUntil('the fail-over', async () => /role:master/.test(await cli(replica.port, 'info', 'replication')))
+    const end = async () => {
+      for (const leases of [holds, waits]) await leases.close({ drainMs: 0 }).catch(() => {})
+      await close()
+      await cluster.stop()
+    }
+    return { lease, waiting, replica, full, waits, end }
+  }
+
+  /** As a replica of a Cluster answers it. */
+  const readOf = async ({ port }: RedisServer, ...command: string[]) => {
+    const client = new Redis({ port, readOnly: true })
+    const answer = String(await client.call(...(command as [string, ...string[]])))
+    client.disconnect()
+    return answer
+  }
+
+  it.each(clientKinds.filter(({ name }) => name !== 'node-redis 5'))(
+    'C33: one that takes over during a hold keeps its leases, and wakes who waits: $name',
+    async (kind) => {
+      const { lease, waiting, replica, full, end } = await takenOver(kind, 60_000)
+      let before = Number.POSITIVE_INFINITY
+      await waitUntil('a renewal on the new master', async () => {
+        const left = Number(await cli(replica.port, 'pttl', full))
+        const isRenewed = left > before
+        before = left
+        return isRenewed
+      })
+      expect(lease.held).toBe(true)
+      await lease.release()
+      const next = await waiting
+      expect(next.token).toBeGreaterThan(lease.token)
+      await next.release()
+      await end()
+    },
+  )
+
+  it('one that takes over is not found by node-redis 5: the holder is told at its deadline, others that nobody answers', async () => {
+    const { lease, waiting, waits, end } = await takenOver(clientKind('node-redis 5'), 10_000)
+    waiting.catch(() => {})
+    await waitUntil('the loss', () => lease.signal.aborted)
+    expect(lease.signal.reason).toMatchObject({ reason: 'deadline' })
+    await expect(waits.tryAcquire(lease.key)).rejects.toMatchObject({ code: 'STORE_ERROR', outcome: 'unknown' })
+    await end()
   })
 })
 
