@@ -231,6 +231,20 @@ describe('a Lease shared with client-go', () => {
     const next = await store.acquire(ask(key))
     expect((next as { token: number }).token).toBeGreaterThan(granted.token)
   })
+
+  it('that client-go has made itself is shown, and freed by force, as any other', async () => {
+    const [key, store] = [name(), open()]
+    const elector = new Elector(client.api, key, 'host_1234', 60)
+    expect(await elector.turn()).toBe(true)
+    const held = { key, state: 'held', holder: 'host', changes: 1 }
+    expect(await store.inspect(key)).toMatchObject(held)
+    expect(await store.revoke(key, { force: true })).toMatchObject(held)
+    expect(await store.revoke(key, { force: true })).toBeNull()
+    expect(leaseAt(key)?.spec?.holderIdentity).toBe('')
+    expect(await store.acquire(ask(key))).toMatchObject({ is: 'granted' })
+    expect(await elector.turn()).toBe(false)
+    expect(await store.inspect(key)).toMatchObject({ state: 'held', holder: 'pod', changes: 1 })
+  })
 })
 
 describe('answers of the API server', () => {

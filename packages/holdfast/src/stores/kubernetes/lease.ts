@@ -69,7 +69,8 @@ export function readLease(key: string, lease: KubernetesLease): LeaseRead {
       holder: claim === '' ? (said.last ?? '') : holder,
       ttlMs: (spec.leaseDurationSeconds ?? SILENT_SECONDS) * 1_000,
       token: transitions === 0 ? 0 : Math.floor(createdUs / 1e6) * TRANSITIONS + transitions,
-      changes: transitions,
+      // Its first holder is not counted by client-go.
+      changes: claim === '' ? transitions : Math.max(1, transitions),
       grantedAtMs: Math.floor((fromMicroTime(spec.acquireTime) ?? 0) / 1e3),
       beats: 0,
       revoked: claim !== '' && said.revoked === identity,
