@@ -298,6 +298,20 @@ describe('answers of the API server', () => {
   })
 
   it.each([
+    'leases.coordination.k8s.io "a" is forbidden: exceeded quota: q, requested: count/leases.coordination.k8s.io=1',
+    'admission webhook "w" denied the request: no leases here',
+  ])('what a quota or an admission rule forbids is no missing right: %s (C50)', async (message) => {
+    server.fault({ verb: 'create', is: 'refuse', refusal: new Refusal(403, 'Forbidden', message) })
+    const error = await open()
+      .acquire(ask(name()))
+      .catch((thrown) => thrown)
+    expect(error).toMatchObject({ code: 'STORE_ERROR', outcome: 'none', lasting: true })
+    expect(error.message).toContain(message)
+    expect(error.message).toMatch(/quota or an admission rule/)
+    expect(error.message).not.toMatch(/kind: Role/)
+  })
+
+  it.each([
     [500, 'unknown'],
     [503, 'unknown'],
     [422, 'none'],

@@ -21,6 +21,9 @@ interface Refusal {
   readonly retryAfterMs: number | undefined
 }
 
+/** What forbids what the account has the right to. */
+const OTHER_RULES = /exceeded quota|admission (webhook|policy)|ValidatingAdmissionPolicy/i
+
 /** These say that no connection was made, or that what is there was not believed. */
 const NOT_SENT = new Set([
   'ECONNREFUSED',
@@ -107,10 +110,11 @@ export function failure(error: unknown, asked: Asked): StoreError {
   })
 }
 
-function advice({ code, causes, kind }: Refusal, { verb, namespace }: Asked): string {
+function advice({ code, causes, kind, message }: Refusal, { verb, namespace }: Asked): string {
   if (code === 401)
     return 'the API server does not know the credentials: the token is bad, expired, or its account is gone'
   if (code === 403) {
+    if (OTHER_RULES.test(message)) return 'a quota or an admission rule of the cluster forbids it, no missing right'
     return causes.includes('NamespaceTerminating')
       ? `the namespace is being deleted, and takes nothing new: use another`
       : `the right to ${verb} leases is missing; what is needed is this, bound to the account:\n${kubernetesRole({ namespace })}`
