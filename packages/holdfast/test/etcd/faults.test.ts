@@ -336,6 +336,30 @@ describe('etcd behind a proxy', () => {
     await store.close()
   })
 
+  it('streams that break after a request has found their endpoint dead do not turn away from the next, which is not', async () => {
+    const own = await tcpProxy({ port: server.port })
+    const endpoints = [`http://127.0.0.1:${own.port}`, server.url]
+    const gateway = new Gateway({ endpoints }, systemClock)
+    const body = JSON.stringify({ create_request: { key: btoa('nobody writes it') } })
+    let lines = 0
+    const streams = Array.from({ length: 3 }, async () => {
+      for await (const _ of gateway.stream('a watch', '/v3/watch', body, new AbortController().signal)) lines++
+    })
+    const ends = Promise.allSettled(streams)
+    await waitUntil('the streams', () => lines === 3)
+    own.hang()
+    const limits = { untilMonoMs: systemClock.monoMs() + 300, signal: undefined }
+    expect(await failed(gateway.ask('a look', '/v3/kv/range', { key: btoa('x') }, limits))).toMatchObject({
+      outcome: 'unknown',
+    })
+    expect(gateway.endpoint).toBe(server.url)
+    own.cut()
+    expect((await ends).map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+    expect(gateway.endpoint).toBe(server.url)
+    gateway.close()
+    await own.close()
+  })
+
   it('a stream that has ended leaves nothing in its signal, and one that is open ends with the store', async () => {
     const gateway = new Gateway({ endpoints: [server.url] }, systemClock)
     const body = JSON.stringify({ create_request: { key: btoa('nobody writes it') } })

@@ -172,7 +172,7 @@ export class Gateway {
       }
     } catch (error) {
       if (ending.signal.aborted) return
-      this.#turn()
+      this.#turn(endpoint)
       if (this.#isTokenGone(error)) this.#token = undefined
       throw broken(error, what, endpoint)
     } finally {
@@ -222,7 +222,7 @@ export class Gateway {
   }
 
   /** The next endpoint's turn, unless it has come already. */
-  #turn(failed = this.endpoint): void {
+  #turn(failed: string): void {
     if (failed === this.endpoint) this.#current++
   }
 
