@@ -408,6 +408,23 @@ describe('the watch', () => {
     await leases.close()
   })
 
+  it('that throws at once is told like one that fails, and crashes nothing', async () => {
+    const watch: KubernetesWatch = {
+      watch() {
+        throw new Error('no such cluster')
+      },
+    }
+    const store = kubernetesStore(client.api, { namespace: 'default', watch })
+    for (let i = 0; i < 2; i++) {
+      const looking = (async () => {
+        const { signal } = new AbortController()
+        for await (const _ of store.watch?.(name(), { claim: 'claim', signal }) ?? []);
+      })()
+      await expect(looking).rejects.toMatchObject({ code: 'STORE_ERROR', message: expect.stringMatching(/no such/) })
+    }
+    await store.close()
+  })
+
   it('is one for all who wait, begins anew when it ends, and wakes them', async () => {
     const store = open()
     const [a, b] = [ask(name()), ask(name())]

@@ -97,8 +97,9 @@ export class WatchHub {
       if (this.#listeners.size > 0) this.#later(PAUSE_MS, () => this.#begin())
     }
     this.#later(WATCH_MS + PATIENCE_MS, () => ended())
-    this.#watch
-      .watch(
+    // One that throws at once fails as any other.
+    const begin = async () =>
+      this.#watch.watch(
         path,
         { timeoutSeconds: WATCH_MS / 1_000 },
         (type, object) => {
@@ -109,15 +110,15 @@ export class WatchHub {
         },
         (error) => ended(isQuiet(error) ? undefined : error),
       )
-      .then(
-        (running) => {
-          if (isOver()) return running.abort()
-          this.#running = running
-          this.#open = true
-          for (const listener of this.#all()) listener.told(undefined)
-        },
-        (error) => ended(error),
-      )
+    begin().then(
+      (running) => {
+        if (isOver()) return running.abort()
+        this.#running = running
+        this.#open = true
+        for (const listener of this.#all()) listener.told(undefined)
+      },
+      (error) => ended(error),
+    )
   }
 
   #tell(type: string, object: KubernetesLease): void {
