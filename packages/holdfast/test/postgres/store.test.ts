@@ -86,6 +86,16 @@ describe('what is given to the store', () => {
     for (const no of [undefined, null, {}, 'postgres://x', () => {}, { query() {} }]) {
       expect(() => postgresStore(no as never)).toThrow(InvalidArgumentError)
     }
+    for (const listen of [true, null, 'postgres://x', new Client()]) {
+      const wrong = () => postgresStore(bench.pool(), { listen: listen as never })
+      expect(wrong).toThrow(expect.objectContaining({ option: 'listen', value: listen }))
+    }
+    for (const name of ['', 'a\0', 'a\ud800', 7]) {
+      for (const option of ['schema', 'table']) {
+        const wrong = () => postgresStore(bench.pool(), { [option]: name } as never)
+        expect(wrong).toThrow(expect.objectContaining({ option, value: name }))
+      }
+    }
   })
 
   it('anything with connect and query is a pool: one that answers by promises, and knows no client of its own', async () => {

@@ -51,22 +51,22 @@ export interface Listening {
 
 const EXPECTED = 'must be a Pool of pg (new Pool(...)), or the sql of postgres.js (postgres(...))'
 
-/** Tells the clients apart. Throws InvalidArgumentError for what is neither. */
-export function wireOf(client: unknown, clock: Clock): Wire {
+/** Tells the clients apart. Throws InvalidArgumentError, naming the option, for what is neither. */
+export function wireOf(client: unknown, clock: Clock, option = 'client'): Wire {
   if (typeof client === 'function' && has(client, 'unsafe', 'begin', 'listen')) {
     return postgresJsWire(client as unknown as PostgresJs, clock)
   }
   if (typeof client === 'object' && client !== null && has(client, 'connect', 'query')) {
     if (has(client, 'escapeLiteral') || 'connectionParameters' in client) {
       throw new InvalidArgumentError(
-        'client',
+        option,
         client,
         `${EXPECTED}, and not a single Client: a transaction that the application opens on it would take the leases in`,
       )
     }
     return pgWire(client as PgPool, clock)
   }
-  throw new InvalidArgumentError('client', client, EXPECTED)
+  throw new InvalidArgumentError(option, client, option === 'client' ? EXPECTED : `${EXPECTED}; or false`)
 }
 
 const has = (client: object, ...methods: string[]) =>

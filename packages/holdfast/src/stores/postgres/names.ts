@@ -14,13 +14,16 @@ const NAME_BYTES_MAX = 63
 const TABLE_BYTES_MAX = 45
 
 const encoder = new TextEncoder()
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
 
 /** A name, quoted. Throws InvalidArgumentError for what cannot be one. */
 export function identifier(option: string, name: unknown, bytesMax = NAME_BYTES_MAX): string {
-  if (typeof name !== 'string' || name === '' || name.includes('\0')) {
-    throw new InvalidArgumentError(option, name, 'must be a name: non-empty text')
+  const bytes = encoder.encode(typeof name === 'string' ? name : '')
+  // Half of a surrogate pair would go as U+FFFD, and two names would be one.
+  if (typeof name !== 'string' || name === '' || name.includes('\0') || decoder.decode(bytes) !== name) {
+    throw new InvalidArgumentError(option, name, 'must be a name: non-empty, well-formed text without NUL')
   }
-  if (encoder.encode(name).length > bytesMax) {
+  if (bytes.length > bytesMax) {
     throw new InvalidArgumentError(
       option,
       name,

@@ -97,7 +97,7 @@ export function postgresStore(client: PostgresClient, options: PostgresStoreOpti
   const endedRetentionMs = whole('endedRetentionMs', options.endedRetentionMs ?? 60_000)
   const server = new Server({ wire, names, migrate, prepare, clock })
   const listens = options.listen !== false
-  const listenWire = listens && options.listen !== undefined ? wireOf(options.listen, clock) : wire
+  const listenWire = listens && options.listen !== undefined ? wireOf(options.listen, clock, 'listen') : wire
   const watches = new Watches({
     clock,
     random,
