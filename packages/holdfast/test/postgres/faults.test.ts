@@ -490,6 +490,22 @@ describe('rows that somebody else has locked', () => {
     ])
   })
 
+  it.concurrent('the time of a call counts from when it was asked, not from when the row was found locked', async () => {
+    const pool = bench.pool({ max: 1 })
+    const store = bench.store({ listen: false }, pool)
+    const key = fresh()
+    await granted(store, key, 'a')
+    const sitting = await sitsOn(key)
+    const busy = await pool.connect()
+    const askedMs = performance.now()
+    const refused = errorOf(store.release(grantOf(key, 'a'), { timeoutMs: 1_500 }))
+    await pass(1_000)
+    busy.release()
+    expect(await refused).toMatchObject({ outcome: 'none', message: expect.stringMatching(/pg_locks/) })
+    expect(performance.now() - askedMs).toBeLessThan(2_000)
+    await sitting.leave()
+  })
+
   it.concurrent('waited for in vain, the call ends with outcome none, and names the reason', async () => {
     const store = bench.store()
     const key = fresh()

@@ -60,10 +60,11 @@ export class Lane<Op extends Keyed> {
 
   /** The answer to one operation. `lockedMs`: for how long at most a row that somebody else has locked is waited for. */
   async ask(op: Op, call: CallOptions | undefined, lockedMs = Number.POSITIVE_INFINITY): Promise<Reply> {
+    const { clock, what } = this.#options
+    const askedMonoMs = clock.monoMs()
     const reply = await this.#together.ask(op, call)
     if (!isLocked(reply)) return reply
-    const { clock, what } = this.#options
-    const endMonoMs = clock.monoMs() + Math.min(lockedMs, call?.timeoutMs ?? CALL_MS)
+    const endMonoMs = Math.min(askedMonoMs + (call?.timeoutMs ?? CALL_MS), clock.monoMs() + lockedMs)
     while (true) {
       const leftMs = endMonoMs - clock.monoMs()
       if (leftMs < LEFT_MS_MIN) throw isLockedByOthers(what)
