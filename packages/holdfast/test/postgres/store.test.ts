@@ -56,12 +56,15 @@ describe('names', () => {
     ['schema', { schema: '' }],
     ['schema', { schema: 'a\0b' }],
     ['schema', { schema: 's'.repeat(64) }],
+    ['schema', { schema: 'a\ud800' }],
     ['table', { table: 't'.repeat(46) }],
     ['table', { table: 'ü'.repeat(23) }],
     ['table', { table: 7 }],
+    ['table', { table: 'a\udc00' }],
     ['retentionMs', { retentionMs: -1 }],
     ['endedRetentionMs', { endedRetentionMs: Number.NaN }],
-    ['client', { listen: {} }],
+    ['listen', { listen: {} }],
+    ['listen', { listen: true }],
   ])('%s that cannot be right is refused: %j', (option, options) => {
     const pool = bench.pool()
     expect(() => postgresStore(pool, options)).toThrow(InvalidArgumentError)
@@ -85,16 +88,6 @@ describe('what is given to the store', () => {
     expect(() => postgresStore(new Client() as never)).toThrow(/not a single Client/)
     for (const no of [undefined, null, {}, 'postgres://x', () => {}, { query() {} }]) {
       expect(() => postgresStore(no as never)).toThrow(InvalidArgumentError)
-    }
-    for (const listen of [true, null, 'postgres://x', new Client()]) {
-      const wrong = () => postgresStore(bench.pool(), { listen: listen as never })
-      expect(wrong).toThrow(expect.objectContaining({ option: 'listen', value: listen }))
-    }
-    for (const name of ['', 'a\0', 'a\ud800', 7]) {
-      for (const option of ['schema', 'table']) {
-        const wrong = () => postgresStore(bench.pool(), { [option]: name } as never)
-        expect(wrong).toThrow(expect.objectContaining({ option, value: name }))
-      }
     }
   })
 
