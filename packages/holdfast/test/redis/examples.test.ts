@@ -21,7 +21,8 @@ const examplesOf = (text: string) =>
 const inComments = (text: string) =>
   [...text.matchAll(/^ *\/\*\*[\s\S]*?\*\//gm)].flatMap(([comment]) => examplesOf(comment.replaceAll(/^ *\* ?/gm, '')))
 
-const page = examplesOf(readFileSync(`${root}/docs/stores/redis.md`, 'utf8'))
+const text = readFileSync(`${root}/docs/stores/redis.md`, 'utf8')
+const page = examplesOf(text)
 const comments = readdirSync(`${root}/${source}`).flatMap((name) =>
   inComments(readFileSync(`${root}/${source}/${name}`, 'utf8')).map((code): [string, string] => [name, code]),
 )
@@ -77,6 +78,15 @@ async function run(code: string): Promise<{ charged: number[]; reports: number }
 describe('the page', () => {
   it('has the two examples that are run here', () => {
     expect(page).toHaveLength(2)
+  })
+
+  it('names the versions of the clients that the tests run with', () => {
+    const { devDependencies } = JSON.parse(readFileSync(`${root}/packages/holdfast/package.json`, 'utf8'))
+    const versionOf = (name: string) => devDependencies[name].split('@').at(-1)
+    const [ioredis, redis] = ['ioredis', 'redis'].map(
+      (name) => `${name} ${versionOf(name)} and ${versionOf(`${name}5`)}`,
+    )
+    expect(text.replaceAll(/\s+/g, ' ')).toContain(`The tests run with ${ioredis}, ${redis}.`)
   })
 
   it('setup: a hold, and all is closed', async () => {
