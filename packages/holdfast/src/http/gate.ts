@@ -321,13 +321,28 @@ function fingerprintOfBody(body: unknown, isJson: boolean): string {
   return isJson ? fingerprintOfParsed(body) : fingerprintOf(body)
 }
 
-/** JSON that a parser has read may have no canonical form either: then its text stands for it. */
+/** JSON that a parser has read may have no canonical form either: then its text stands for it. What is no such data has none. */
 function fingerprintOfParsed(data: unknown): string {
   try {
     return fingerprintOf(data)
-  } catch {
-    return fingerprintOfJson(JSON.stringify(data))
+  } catch (error) {
+    let text: string
+    try {
+      text = JSON.stringify(data, plainOnly)
+    } catch {
+      throw error
+    }
+    return fingerprintOfJson(text)
   }
+}
+
+/** Refuses what JSON would make something else of: a Map would be written as {}, whatever is in it. */
+function plainOnly(this: Record<string, unknown>, name: string, value: unknown): unknown {
+  const given = this[name]
+  const prototype: unknown = typeof given === 'object' && given !== null ? Object.getPrototypeOf(given) : null
+  const isPlain = prototype === null || Array.isArray(given) || Object.getPrototypeOf(prototype) === null
+  if (isPlain && ['string', 'number', 'boolean', 'object'].includes(typeof given)) return value
+  throw new TypeError(`${name} is no JSON`)
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true })

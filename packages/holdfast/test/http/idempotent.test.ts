@@ -1,6 +1,9 @@
 // The `Idempotency-Key` header on every framework, over real sockets.
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import express from 'express'
 import { describe, expect, it } from 'vitest'
-import { type IdempotentOptions, idempotent } from '../../src/http/index.js'
+import { expressIdempotent, type IdempotentOptions, idempotent } from '../../src/http/index.js'
 import { keptByDefault, responseCodec } from '../../src/http/stored-response.js'
 import type { Records } from '../../src/idempotency/contract.js'
 import { StoreError } from '../../src/index.js'
@@ -363,6 +366,30 @@ describe.each(frameworks)('$name', ({ start }) => {
       await expect.poll(async () => (await post(shop)).status).toBe(201)
       expect(shop.shop.effects).toBe(1)
     }))
+})
+
+it('what a parser has made of JSON that is no data, such as a Map, is refused, and not taken for the same as another', async () => {
+  const errors: unknown[] = []
+  const app = express()
+  app.post('/payments', (req, _res, next) => {
+    req.body = { amount: new Map([['eur', 100]]) }
+    next()
+  })
+  app.use('/payments', expressIdempotent(memoryRecords(), { scope: () => 'a' }))
+  app.post('/payments', (_req, res) => void res.send('reached'))
+  app.use((error: unknown, _req: unknown, res: express.Response, _next: unknown) => {
+    errors.push(error)
+    res.status(500).end()
+  })
+  const server = app.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const headers = { 'idempotency-key': 'k', 'content-type': 'application/json' }
+  const response = await fetch(`http://127.0.0.1:${port}/payments`, { method: 'POST', headers, body: '{}' })
+  expect(response.status).toBe(500)
+  expect(errors).toMatchObject([{ code: 'INVALID_ARGUMENT', option: 'value.amount' }])
+  server.closeAllConnections()
+  server.close()
 })
 
 describe('what is kept of a response', () => {
