@@ -4,8 +4,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLeases, type Leases } from '../../src/index.js'
 import { systemRandom } from '../../src/lease/random.js'
 import type { LeaseStore } from '../../src/store/contract.js'
+import { type NatsKv, natsStore } from '../../src/stores/nats/index.js'
 import { pass, waitUntil } from '../redis/servers.js'
-import { NatsBench } from './harness.js'
+import { counted, NatsBench } from './harness.js'
 import { naiveLock } from './naive.js'
 
 const TTL_MS = 1_500
@@ -203,6 +204,30 @@ describe('the server', () => {
     expect(await waitUntil('a renewal', () => store.renew([long]).catch(() => undefined))).toMatchObject([
       { is: 'renewed' },
     ])
+  })
+
+  it('is killed and comes back while one waits: the watch goes on, and the release wakes the waiter (G8)', async () => {
+    const bucket = name()
+    const far = await bench.store(bucket)
+    const mine = { ...ask(), ttlMs: 600_000 }
+    const granted = token(await far.acquire(mine))
+    const { kv } = counted(await bench.bucket(bucket))
+    let watches = 0
+    const watch: NatsKv['watch'] = async (options) => {
+      const entries = await kv.watch(options)
+      watches++
+      return entries
+    }
+    const leases = client(natsStore({ ...kv, watch }))
+    const waiting = leases.acquire('k', { waitMs: 30_000, retry: () => 600_000 }) // nothing but the watch wakes it
+    await waitUntil('the watch', () => watches > 0)
+    await bench.server.kill()
+    await bench.server.begin()
+    await waitUntil('an answer', () => far.renew([mine]).catch(() => undefined))
+    await far.release({ ...mine, token: granted })
+    const lease = await waiting
+    expect(lease.token).toBeGreaterThan(granted)
+    await lease.release()
   })
 
   it('hangs in the middle of a hold: the signal aborts by the deadline, and nobody is told "held" (C46, G13)', async () => {
