@@ -11,6 +11,8 @@ export const GATHERED_MAX = 500
 /** A statement that takes longer than this keeps nobody waiting: others may be sent beside it, up to so many. */
 const GIVE_WAY_MS = 50
 const SLOW_MAX = 4
+/** What waits for the end of the turn waits for this: in Node it takes less than half the time of `queueMicrotask`. */
+const TURN = Promise.resolve()
 
 /** How operations of one verb are sent. */
 export interface GatherOptions<Op, Answer> {
@@ -77,7 +79,7 @@ export class Gathered<Op, Answer> {
     if (this.#places <= 0) this.#waitPatiently()
     else {
       this.#flushing = true
-      queueMicrotask(this.#flush)
+      void TURN.then(this.#flush)
     }
   }
 
@@ -92,15 +94,18 @@ export class Gathered<Op, Answer> {
 
   /** The operations of the next statement: those asked for first, each key once. */
   #take(): Asked<Op, Answer>[] {
+    const waiting = this.#waiting
+    const nowMonoMs = this.#clock.monoMs()
+    const [first] = waiting
+    if (waiting.length === 1 && first !== undefined) {
+      this.#waiting = []
+      return this.#hasGivenUp(first, nowMonoMs) ? [] : waiting
+    }
     const taken: Asked<Op, Answer>[] = []
     const left: Asked<Op, Answer>[] = []
     const keys = new Set<string>()
-    const nowMonoMs = this.#clock.monoMs()
-    for (const asked of this.#waiting) {
-      if (asked.giveUpMonoMs <= nowMonoMs || hasAborted(asked.call)) {
-        asked.reject(new StoreError('not sent: the caller gave up before its turn came', { outcome: 'none' }))
-        continue
-      }
+    for (const asked of waiting) {
+      if (this.#hasGivenUp(asked, nowMonoMs)) continue
       const key = this.#options.keyOf(asked.op)
       if (taken.length === (this.#options.operations ?? GATHERED_MAX) || keys.has(key)) left.push(asked)
       else taken.push(asked)
@@ -110,32 +115,49 @@ export class Gathered<Op, Answer> {
     return taken
   }
 
+  /** Whether it need not be sent any more; its caller is told. */
+  #hasGivenUp({ giveUpMonoMs, call, reject }: Asked<Op, Answer>, nowMonoMs: number): boolean {
+    if (giveUpMonoMs > nowMonoMs && !hasAborted(call)) return false
+    reject(new StoreError('not sent: the caller gave up before its turn came', { outcome: 'none' }))
+    return true
+  }
+
   #start(taken: readonly Asked<Op, Answer>[]): void {
     const statement: Statement = { sentMonoMs: this.#clock.monoMs(), counts: true }
     this.#underWay.add(statement)
     this.#places--
-    const ended = () => {
+    this.#send(taken, statement.sentMonoMs, () => {
       this.#underWay.delete(statement)
       if (statement.counts) this.#places++
       if (this.#waiting.length > 0) this.#flushSoon()
-    }
-    this.#send(taken).then(ended, ended)
+    })
   }
 
-  async #send(taken: readonly Asked<Op, Answer>[]): Promise<void> {
-    const nowMonoMs = this.#clock.monoMs()
-    const latestMonoMs = taken.reduce((latest, { giveUpMonoMs }) => Math.max(latest, giveUpMonoMs), 0)
-    const ops = taken.map(({ op }) => op)
-    try {
-      const answers = await this.#options.send(ops, latestMonoMs === Infinity ? undefined : latestMonoMs - nowMonoMs)
-      for (const [i, { resolve }] of taken.entries()) resolve(answers[i] as Answer)
-    } catch (error) {
+  /** No async function, whose frames each statement would leave to the garbage collector. Calls `ended` once all have their answers. */
+  #send(taken: readonly Asked<Op, Answer>[], nowMonoMs: number, ended: () => void): void {
+    const failed = (error: unknown) => {
       const one = error instanceof StoreError && error.outcome === 'none' && this.#options.blamesOne(error)
       if (taken.length > 1 && one) {
         const half = Math.ceil(taken.length / 2)
-        await this.#send(taken.slice(0, half))
-        await this.#send(taken.slice(half))
-      } else for (const { reject } of taken) reject(error)
+        this.#send(taken.slice(0, half), this.#clock.monoMs(), () =>
+          this.#send(taken.slice(half), this.#clock.monoMs(), ended),
+        )
+        return
+      }
+      for (const { reject } of taken) reject(error)
+      ended()
+    }
+    let latestMonoMs = 0
+    for (const { giveUpMonoMs } of taken) latestMonoMs = Math.max(latestMonoMs, giveUpMonoMs)
+    const ops = taken.map(({ op }) => op)
+    const timeoutMs = latestMonoMs === Infinity ? undefined : latestMonoMs - nowMonoMs
+    try {
+      this.#options.send(ops, timeoutMs).then((answers) => {
+        for (let i = 0; i < taken.length; i++) taken[i]?.resolve(answers[i] as Answer)
+        ended()
+      }, failed)
+    } catch (error) {
+      failed(error)
     }
   }
 

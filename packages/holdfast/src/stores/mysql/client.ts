@@ -11,12 +11,14 @@ export interface MysqlStatement {
   typeCast?: boolean
 }
 
-type Answered = (error: unknown, answer: unknown) => void
+/** Called back with what became of a statement. */
+export type Answered = (error: unknown, answer: unknown) => void
 
 /** A connection of the pool: only what is called. */
 export interface MysqlConnection {
   query(statement: MysqlStatement, answered: Answered): unknown
   execute(statement: MysqlStatement, answered: Answered): unknown
+  execute(sql: string, values: NonNullable<MysqlStatement['values']>, answered: Answered): unknown
   release(): void
   destroy(): void
 }

@@ -11,8 +11,10 @@ import { isLocked, type Reply } from './wire.js'
 /** When a call has no limit of its own. */
 export const CALL_MS = 10_000
 
-/** With less time than this nothing is sent any more: its answer might come too late to be known. */
-const LAST_MS = 100
+/** With less time left than this share of it nothing is sent any more: its answer might come too late to be known. */
+const LAST_SHARE = 0.25
+const LAST_MS_MIN = 100
+const LAST_MS_MAX = 1_000
 
 export interface LaneOptions<Op> {
   readonly server: Server
@@ -63,10 +65,11 @@ export async function untilUnlocked(
   endMonoMs: number,
   send: (leftMs: number) => Promise<Reply>,
 ): Promise<Reply> {
+  const lastMs = Math.max(LAST_MS_MIN, Math.min(LAST_MS_MAX, LAST_SHARE * (endMonoMs - clock.monoMs())))
   for (let attempt = 0; ; attempt++) {
     await server.pause(attempt)
     const leftMs = endMonoMs - clock.monoMs()
-    if (leftMs <= LAST_MS) {
+    if (leftMs <= lastMs) {
       throw new StoreError(
         `${what} was not done: another transaction has locked the row of this key for that long: see information_schema.innodb_trx for who`,
         { outcome: 'none' },

@@ -6,7 +6,6 @@
 import type { Clock } from '../../lease/clock.js'
 import type { AcquireRequest, CallOptions } from '../../store/contract.js'
 import { Gathered } from '../../store/gather.js'
-import { PLAIN_ROWS } from './client.js'
 import { errnoOf } from './failure.js'
 import { CALL_MS } from './lane.js'
 import type { Names } from './names.js'
@@ -68,10 +67,11 @@ export class Plain {
     })
     this.#releases = new Gathered<Claimed, Told>({
       ...common,
-      send: async (claims, timeoutMs) => {
+      send: (claims, timeoutMs) => {
         const { text, filled } = fitting(texts.releases, claims)
-        const header = await this.#run('a release', text, filled.flatMap(claimValues), timeoutMs)
-        return this.#told(claims, header, 1)
+        const values: Value[] = []
+        for (const { key, claim } of filled) values.push(bytesOf(key), bytesOf(claim))
+        return this.#run('a release', text, values, timeoutMs, (header) => this.#told(claims, header, 1))
       },
     })
   }
@@ -102,24 +102,31 @@ export class Plain {
   }
 
   /** One statement for those that have term and holder of the first in common. */
-  async #acquire(
+  #acquire(
     requests: readonly AcquireRequest[],
     texts: readonly string[],
     timeoutMs: number | undefined,
   ): Promise<Told[]> {
     const { ttlMs = 0, holder = '' } = requests[0] ?? {}
-    const same = requests.filter((request) => request.ttlMs === ttlMs && request.holder === holder)
+    const same =
+      requests.length === 1
+        ? requests
+        : requests.filter((request) => request.ttlMs === ttlMs && request.holder === holder)
     const { text, filled } = fitting(texts, same)
-    const keys = filled.map(({ key }) => bytesOf(key))
-    const claims = filled.map(({ claim }) => bytesOf(claim))
-    const one = [bytesOf(holder), ttlMs, ttlMs]
-    const values =
-      filled.length === 1 ? [...claims, ...one, ...keys, ...claims] : [...keys, ...claims, ...one, ...keys, ...claims]
-    const header = await this.#run('an acquire', text, values, timeoutMs)
-    const told = this.#told(same, header, Number(header?.insertId))
-    if (same.length === requests.length) return told
-    let next = 0
-    return requests.map((request) => (request === same[next] ? (told[next++] ?? 'no') : 'no'))
+    const keys: Value[] = []
+    const claims: Value[] = []
+    for (const { key, claim } of filled) {
+      keys.push(bytesOf(key))
+      claims.push(bytesOf(claim))
+    }
+    const values: Value[] = filled.length === 1 ? [] : [...keys]
+    values.push(...claims, bytesOf(holder), ttlMs, ttlMs, ...keys, ...claims)
+    return this.#run('an acquire', text, values, timeoutMs, (header) => {
+      const told = this.#told(same, header, Number(header?.insertId))
+      if (same.length === requests.length) return told
+      let next = 0
+      return requests.map((request) => (request === same[next] ? (told[next++] ?? 'no') : 'no'))
+    })
   }
 
   /** All were done, or none, or nobody knows which. */
@@ -146,30 +153,36 @@ export class Plain {
     return this.#fits
   }
 
-  async #run(what: string, sql: string, values: Value[], timeoutMs = CALL_MS): Promise<Header | undefined> {
-    let header: Header | undefined
-    try {
-      await this.#server.execute(what, timeoutMs, { ...PLAIN_ROWS, sql, values }, (answer) => {
-        const { serverStatus } = answer as Header
-        if ((serverStatus & (IN_TRANSACTION | AUTOCOMMIT)) === AUTOCOMMIT) {
-          header = answer as Header
-          return true
-        }
-        // Whatever it did would be committed by somebody else, or never: ended, the session undoes it.
-        this.#fits = false
-        return false
-      })
-      return header
-    } catch (error) {
-      const errno = errnoOf(error)
-      if (errno !== undefined && NOT_PLAIN.has(errno)) return undefined
-      throw error
+  /** Runs a statement. `tell` reads its answer: undefined when it is for the procedure to do. */
+  #run(
+    what: string,
+    sql: string,
+    values: Value[],
+    timeoutMs = CALL_MS,
+    tell: (header: Header | undefined) => Told[],
+  ): Promise<Told[]> {
+    let commits = false
+    const check = (answer: unknown) => {
+      const { serverStatus } = answer as Header
+      commits = (serverStatus & (IN_TRANSACTION | AUTOCOMMIT)) === AUTOCOMMIT
+      // Whatever it did would be committed by somebody else, or never: ended, the session undoes it.
+      if (!commits) this.#fits = false
+      return commits
     }
+    return this.#server.change(what, timeoutMs, sql, values, check).then(
+      (answer) => tell(commits ? (answer as Header) : undefined),
+      (error: unknown) => {
+        const errno = errnoOf(error)
+        if (errno !== undefined && NOT_PLAIN.has(errno)) return tell(undefined)
+        throw error
+      },
+    )
   }
 }
 
 /** The statement that is made for at least so many, and what it is filled with. */
 function fitting<T>(texts: readonly string[], ops: readonly T[]): { text: string; filled: readonly T[] } {
+  if (ops.length === 1) return { text: texts[0] ?? '', filled: ops }
   const place = SIZES.findIndex((size) => size >= ops.length)
   const filled = [...ops]
   while (filled.length < (SIZES[place] ?? 0)) filled.push(ops.at(-1) as T)
@@ -205,8 +218,6 @@ function textsOf(table: string): { acquires: string[]; releases: string[] } {
     ),
   }
 }
-
-const claimValues = ({ key, claim }: Claimed) => [bytesOf(key), bytesOf(claim)]
 
 /** mysql2 looks a prepared statement up by its text, whose length it pays for each time. */
 const short = (sql: string) => sql.replaceAll(/\s+/g, ' ')

@@ -27,7 +27,6 @@ import {
   acquireValues,
   bytesOf,
   checkClaim,
-  DONE,
   oneReply,
   plainReplies,
   type Reply,
@@ -37,6 +36,7 @@ import {
   readRenew,
   releaseValues,
   renewValues,
+  safe,
 } from './wire.js'
 
 /** What `mysqlStore` takes beside the pool. */
@@ -122,8 +122,9 @@ export function mysqlStore(pool: MysqlPool, options: MysqlStoreOptions = {}): My
   })
   let closed = false
 
+  const closedError = () => new StoreError('the mysql store is closed', { outcome: 'none', cause: new ClosedError() })
   function check(): void {
-    if (closed) throw new StoreError('the mysql store is closed', { outcome: 'none', cause: new ClosedError() })
+    if (closed) throw closedError()
   }
 
   const acquires = new Lane<AcquireRequest>({
@@ -169,17 +170,14 @@ export function mysqlStore(pool: MysqlPool, options: MysqlStoreOptions = {}): My
     }
   }
 
-  /** A plain statement first, if it may be tried; and the procedure, unless that has done it. `wake`: whose turn comes thereby. */
-  async function plainly(
+  /** The procedure, after a plain statement that has not done it, or nobody knows. `wake`: whose turn comes thereby. */
+  async function afterPlain(
+    told: Told,
+    askedMonoMs: number,
     wake: string | undefined,
-    first: ((call: CallOptions | undefined) => Promise<Told>) | undefined,
     then: (call: CallOptions | undefined) => Promise<Reply>,
     call: CallOptions | undefined,
   ): Promise<Reply> {
-    if (first === undefined) return then(call)
-    const askedMonoMs = clock.monoMs()
-    const told = await first(call)
-    if (typeof told === 'number') return { ...DONE, token: told, wake }
     const timeoutMs = call?.timeoutMs === undefined ? undefined : call.timeoutMs - (clock.monoMs() - askedMonoMs)
     try {
       const reply = await then(timeoutMs === undefined ? call : { ...call, timeoutMs })
@@ -211,18 +209,28 @@ export function mysqlStore(pool: MysqlPool, options: MysqlStoreOptions = {}): My
     contract: 1,
     capabilities: mysqlCapabilities,
 
-    async acquire(request, call): Promise<Granted | Held> {
-      check()
-      checkClaim(request.claim)
-      const reply = await plainly(
-        undefined,
-        plain.takes(request) ? (own) => plain.acquire(request, own) : undefined,
-        (own) => acquires.ask(request, own),
-        call,
-      )
-      if (reply.wake !== undefined) watches.wake(request.key, reply.wake)
-      pruning.wrote()
-      return readAcquire(reply, request.key, request.ttlMs)
+    // These two are no async functions, whose frames each verb would leave to the garbage collector.
+    acquire(request, call): Promise<Granted | Held> {
+      try {
+        check()
+        checkClaim(request.claim)
+      } catch (error) {
+        return Promise.reject(error)
+      }
+      const { key, ttlMs } = request
+      const together = (own: CallOptions | undefined) => acquires.ask(request, own)
+      const read = (reply: Reply) => {
+        if (reply.wake !== undefined) watches.wake(key, reply.wake)
+        pruning.wrote()
+        return readAcquire(reply, key, ttlMs)
+      }
+      if (!plain.takes(request)) return together(call).then(read)
+      const askedMonoMs = clock.monoMs()
+      return plain.acquire(request, call).then((told) => {
+        if (typeof told !== 'number') return afterPlain(told, askedMonoMs, undefined, together, call).then(read)
+        pruning.wrote()
+        return { is: 'granted', token: safe(told, key), ttlMs }
+      })
     },
 
     async renew(leases, call) {
@@ -230,18 +238,23 @@ export function mysqlStore(pool: MysqlPool, options: MysqlStoreOptions = {}): My
       return Promise.all(leases.map((lease) => renewOne(lease, call, leases.length === 1)))
     },
 
-    async release({ key, claim }, call) {
-      check()
+    release({ key, claim }, call) {
+      if (closed) return Promise.reject(closedError())
       const claimed = { key, claim }
-      const reply = await plainly(
-        '', // nobody waits for a key that is plain
-        plain.knows(key) ? (own) => plain.release(claimed, own) : undefined,
-        (own) => releases.ask(claimed, own),
-        call,
-      )
-      if (reply.wake !== undefined) watches.wake(key, reply.wake)
-      if (reply.is === 1 && reply.wake === '') plain.freed(key)
-      return readRelease(reply)
+      const together = (own: CallOptions | undefined) => releases.ask(claimed, own)
+      const read = (reply: Reply) => {
+        if (reply.wake !== undefined) watches.wake(key, reply.wake)
+        if (reply.is === 1 && reply.wake === '') plain.freed(key)
+        return readRelease(reply)
+      }
+      if (!plain.knows(key)) return together(call).then(read)
+      const askedMonoMs = clock.monoMs()
+      return plain.release(claimed, call).then((told) => {
+        // Nobody waits for a key that is plain.
+        if (typeof told !== 'number') return afterPlain(told, askedMonoMs, '', together, call).then(read)
+        watches.wake(key, '')
+        return { is: 'released' }
+      })
     },
 
     async withdraw(key, claim, call) {

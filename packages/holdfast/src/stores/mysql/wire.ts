@@ -188,7 +188,7 @@ function readRecord(key: string, rows: readonly Row[]): LeaseRecord | null {
   }
 }
 
-function safe(token: number, key: string): number {
+export function safe(token: number, key: string): number {
   if (Number.isSafeInteger(token)) return token
   throw new StoreError(`the row of "${key}" has a token beyond 2^53 - 1, which no Holdfast wrote: correct it`, {
     outcome: 'none',
