@@ -7,10 +7,12 @@ import { cpuTime } from './cpu.js'
 const PAIRS_PER_TURN = 64
 
 /**
- * Before the count begins: the collection between two samples throws compiled code away, and compiling it anew is no part of
- * what a pair costs.
+ * Before the count begins, for so long and so many pairs, but no longer than the last: the collection between two samples throws
+ * compiled code away, and compiling it anew, which takes some thousand pairs, is no part of what a pair costs.
  */
 const UNCOUNTED_SHARE = 0.5
+const UNCOUNTED_PAIRS = 8_000
+const UNCOUNTED_SHARE_MAX = 6
 
 type Pair = (n: number) => Promise<unknown> | undefined
 
@@ -46,7 +48,9 @@ export async function pairsInFlight(
   workers: number,
   pair: (worker: number, n: number) => Promise<unknown>,
 ): Promise<Metrics> {
-  await keepInFlight(1000 * seconds * UNCOUNTED_SHARE, workers, pair)
+  const uncounted = (share: number, pairs: number) => keepInFlight(1000 * seconds * share, workers, pair, pairs)
+  const { length: warm } = await uncounted(UNCOUNTED_SHARE, Number.POSITIVE_INFINITY)
+  if (warm < UNCOUNTED_PAIRS) await uncounted(UNCOUNTED_SHARE_MAX, UNCOUNTED_PAIRS - warm)
   const startMs = performance.now()
   const usedMs = cpuTime()
   const took = await keepInFlight(1000 * seconds, workers, pair)
@@ -59,17 +63,18 @@ export async function pairsInFlight(
   }
 }
 
-/** Every worker does pairs for so long. Gives how long each pair took, in ms. */
+/** Every worker does pairs for so long, until there are so many. Gives how long each pair took, in ms. */
 async function keepInFlight(
   ms: number,
   workers: number,
   pair: (worker: number, n: number) => Promise<unknown>,
+  most = Number.POSITIVE_INFINITY,
 ): Promise<number[]> {
   const startMs = performance.now()
   const endMs = startMs + ms
   const took: number[] = []
   const work = async (worker: number) => {
-    for (let n = 0, nowMs = startMs; nowMs < endMs; n++) {
+    for (let n = 0, nowMs = startMs; nowMs < endMs && took.length < most; n++) {
       const sentMs = nowMs
       await pair(worker, n)
       nowMs = performance.now()
