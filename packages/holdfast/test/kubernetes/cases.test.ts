@@ -86,7 +86,7 @@ it.concurrent(
   on(async ({ server, pod }) => {
     const key = fresh()
     const { client, events, api } = pod()
-    const lease = await client({ renewEveryMs: 100, callTimeoutMs: 1_000 }).acquire(key)
+    const lease = await client({ ttlMs: 10_000, renewEveryMs: 100, callTimeoutMs: 5_000 }).acquire(key)
     server.fault({ verb: 'update', is: 'slow', ms: 350, times: 8 })
     await Promise.all([lease.renew(), lease.renew()])
     await waitUntil('renewals', () => events.filter(({ type }) => type === 'renewed').length >= 5)

@@ -149,8 +149,11 @@ describe('of five masters', () => {
     const second = await waitUntil('the next grant', () => granted(two.store, key, fresh('b')).catch(() => undefined))
     expect(second).toBeGreaterThan(first)
     const before = await two.store.inspect(key)
-    expect(await one.store.release(grantOf(key, 'a', first))).toEqual({ is: 'lost', reason: 'taken' })
-    expect(await one.store.renew([{ key, claim: 'a', ttlMs: 2 * HOUR_MS }])).toEqual([{ is: 'lost', reason: 'taken' }])
+    const release = await one.store.release(grantOf(key, 'a', first))
+    expect(release).toMatchObject({ is: 'lost', reason: expect.stringMatching(/^(taken|expired)$/) })
+    // Whichever answer first: those that the next has not reached had the old lease until the release.
+    const [renewal] = await one.store.renew([{ key, claim: 'a', ttlMs: 2 * HOUR_MS }])
+    expect(renewal).toMatchObject({ is: 'lost', reason: expect.stringMatching(/^(taken|released)$/) })
     expect(await two.store.inspect(key)).toMatchObject({ claim: before?.claim, token: second, state: 'held' })
     expect((await two.store.inspect(key))?.remainingMs).toBeLessThanOrEqual(before?.remainingMs ?? 0)
     const expired = fresh()

@@ -82,7 +82,7 @@ export const ghosts: readonly ConformanceCase[] = [
       await w.granted(a)
       await w.refused(b, 'held', polling(w))
       await w.refused(c, 'held', patient(w))
-      await w.passMs(1.25 * w.ttlMs)
+      await w.passMs(1.1 * w.ttlMs)
       equal(await w.waiters(), [w.holder(b), w.holder(c)], 'who waits before it asks again')
       await w.refused(b, 'held', patient(w))
       equal(await w.waiters(), [w.holder(b), w.holder(c)], 'who waits')

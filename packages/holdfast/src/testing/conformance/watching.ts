@@ -14,7 +14,7 @@ export const watching: readonly ConformanceCase[] = [
       const [a, b] = w.claims()
       await w.granted(a)
       const watching = w.watch(b)
-      await w.passMs(w.ttlMs / 2)
+      await w.subscribed(watching)
       const before = watching.hints
       await w.freed(a)
       await w.until(() => watching.hints > before, 'a hint after the release')
@@ -46,7 +46,7 @@ export const watching: readonly ConformanceCase[] = [
       const [a, b, c] = w.claims()
       await w.granted(a)
       const watching = w.watch(c)
-      await w.passMs(w.ttlMs / 2)
+      await w.subscribed(watching)
       let before = watching.hints
       await w.withdraw(a)
       await w.until(() => watching.hints > before, 'a hint after the withdrawal')
@@ -125,7 +125,7 @@ export const watching: readonly ConformanceCase[] = [
       await w.refused(c, 'held', patient)
       const head = w.watch(b)
       const other = w.watch(c)
-      await w.passMs(w.ttlMs / 2)
+      await w.subscribed(head, other)
       const before = { head: head.hints, other: other.hints }
       await w.freed(a)
       await w.until(() => head.hints > before.head, 'a hint for the head of the queue')

@@ -186,11 +186,17 @@ export class ConformanceWorld {
     return watching
   }
 
-  /** Lets time pass in small steps until the condition holds, for at most two terms. */
+  /** A subscription may take its time: a hint says that it is in place. Where it was before, none needs to come. */
+  async subscribed(...watching: readonly Watching[]): Promise<void> {
+    const stepMs = Math.max(1, Math.floor(this.ttlMs / 10))
+    for (let step = 0; step < 15 && !watching.every(({ hints }) => hints > 0); step++) await this.passMs(stepMs)
+  }
+
+  /** Lets time pass in small steps until the condition holds, for at most four terms. */
   async until(condition: () => boolean, what: string): Promise<void> {
     const stepMs = Math.max(1, Math.floor(this.ttlMs / 20))
-    for (let step = 0; step < 40 && !condition(); step++) await this.passMs(stepMs)
-    check(condition(), `${what} should have come within ${40 * stepMs} ms`)
+    for (let step = 0; step < 80 && !condition(); step++) await this.passMs(stepMs)
+    check(condition(), `${what} should have come within ${80 * stepMs} ms`)
   }
 
   /** Ends what the case has started, then closes the store. */
