@@ -52,7 +52,9 @@ async function enter(as: string, into: Scene): Promise<Reply> {
     into.storeUrl === null
       ? remoteStore(ask, connection.socket, await ask<StoreCapabilities>('capabilities'))
       : (await connect({ url: into.storeUrl, isDefault: false })).store
-  leases = createLeases({ store, holder: name, ttlMs: into.ttlMs })
+  const { ttlMs } = into
+  // A store that is far, or that is reached for the first time, may take longer than the default allows with so short a term.
+  leases = createLeases({ store, holder: name, ttlMs, renewEveryMs: ttlMs / 3, callTimeoutMs: ttlMs / 2 })
   return { is: 'done' }
 }
 

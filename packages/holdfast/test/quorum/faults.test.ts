@@ -4,6 +4,29 @@ import { createLeases, fixed, StoreError } from '../../src/index.js'
 import { seededRandom } from '../../src/testing/index.js'
 import { expectStoreError, NODE_TIMEOUT_MS, TTL_MS, tokenAt, world } from './world.js'
 
+describe('closed right after a release', () => {
+  it('a node that lags behind hears of the release first: it would keep the lease for its term', async () => {
+    const { client, clock, holders } = world(3)
+    const one = client({ closeStores: true })
+    one.to[2]?.always('acquire', { delayAfterMs: NODE_TIMEOUT_MS / 2 })
+    await one.granted('a')
+    expect(await one.released('a')).toBe('released')
+    const { tookMs } = await one.ask(one.store.close())
+    expect(tookMs).toBe(NODE_TIMEOUT_MS / 2)
+    await clock.advance(1)
+    expect(await holders()).toEqual([undefined, undefined, undefined])
+  })
+
+  it('one that hangs is waited for no longer than it may take for an answer', async () => {
+    const { client } = world(3)
+    const one = client({ closeStores: true })
+    one.cut(2)
+    await one.granted('a')
+    expect(await one.released('a')).toBe('released')
+    expect((await one.ask(one.store.close())).tookMs).toBe(NODE_TIMEOUT_MS)
+  })
+})
+
 describe('with some of five nodes hung', () => {
   it.each([1, 2])('%i hung: acquires, renews, refuses and releases without a wait', async (hung) => {
     const { client, clock, holders } = world(5)

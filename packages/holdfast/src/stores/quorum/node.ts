@@ -93,6 +93,9 @@ export class Node {
   /** How often it has said so. */
   #identities = 0
   #identifying: Promise<void> | undefined
+  /** How many requests it has neither answered nor let run out of time. */
+  #underWay = 0
+  readonly #onIdle: (() => void)[] = []
 
   constructor(store: LeaseStore, place: number, clock: Clock, servers: Servers) {
     this.store = store
@@ -121,13 +124,16 @@ export class Node {
       this.#failed(known)
       const text = `${this.label} did not answer ${what} within ${Math.round(limit.ms)} ms`
       listener.reply({ is: 'failed', error: new StoreError(text, { outcome: sent ? 'unknown' : 'none' }) })
+      this.#ended()
     }
+    this.#underWay++
     limit.begin(onTime)
     const settle = (reply: Reply<T>) => {
       limit.end(onTime)
       if (!over) {
         if (reply.is === 'failed' && isTrouble(reply.error)) this.#failed(known)
         listener.reply(reply)
+        this.#ended()
       } else if (sent) listener.late?.(reply)
     }
     const call = { timeoutMs: limit.ms }
@@ -140,6 +146,16 @@ export class Node {
       (answer) => settle({ is: 'answer', answer }),
       (thrown) => settle({ is: 'failed', error: this.#asError(what, thrown) }),
     )
+  }
+
+  /** Resolves when nothing that was asked is under way any more. */
+  idle(): Promise<void> {
+    return this.#underWay === 0 ? Promise.resolve() : new Promise((resolve) => this.#onIdle.push(resolve))
+  }
+
+  #ended(): void {
+    this.#underWay--
+    if (this.#underWay === 0) for (const idle of this.#onIdle.splice(0)) idle()
   }
 
   /** A node has no say before it is known which server it is: what it is asked waits for that. */

@@ -1,6 +1,6 @@
 // Leases over several independent stores: a lease is held when a majority of them says so. One store may hang, be cut off or be
 // gone, and leases go on. This is Redlock, with fencing tokens, when the stores are Redis masters.
-import { type Clock, systemClock } from '../../lease/clock.js'
+import { type Clock, systemClock, type Timer } from '../../lease/clock.js'
 import { InvalidArgumentError } from '../../lease/errors.js'
 import { type Random, systemRandom } from '../../lease/random.js'
 import type { LeaseStore } from '../../store/contract.js'
@@ -41,6 +41,8 @@ export interface QuorumStoreOptions {
 }
 
 const NODE_TIMEOUT_MS = 500
+/** `close` waits so long at most for nodes that lag behind. */
+const CLOSE_MS = 1_000
 
 /**
  * A store out of several independent ones, even or odd in number: what a majority of the configured number says counts (G1 to
@@ -119,10 +121,24 @@ export function quorumStore(stores: readonly LeaseStore[], options: QuorumStoreO
     async close() {
       if (closing.signal.aborted) return
       closing.abort()
+      await settled(nodes, clock, Math.min(nodeTimeoutMs, CLOSE_MS))
       quorum.withdrawals.close()
       if (closeStores) await closeAll(stores)
     },
   }
+}
+
+/**
+ * A release counts when a majority has confirmed it, and a process may close right then: a node that lags behind must hear of it all
+ * the same, or it would keep the lease for its term.
+ */
+async function settled(nodes: readonly Node[], clock: Clock, mostMs: number): Promise<void> {
+  let timer: Timer | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = clock.setTimer(mostMs, resolve)
+  })
+  await Promise.race([Promise.all(nodes.map((node) => node.idle())), late])
+  timer?.cancel()
 }
 
 /** Each is closed, also when another cannot be. */
