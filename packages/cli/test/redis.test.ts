@@ -2,7 +2,8 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { cli, freePort, RedisCluster, RedisReplication, RedisServer } from '../../holdfast/test/redis/servers.js'
+import { cli, RedisCluster, RedisReplication, RedisServer } from '../../holdfast/test/redis/servers.js'
+import { freePort } from '../../holdfast/test/servers/ports.js'
 import { beating, lives, MAIN, type Place, place, tokensInTurn, waitUntil } from './harness.js'
 
 const SECRET = 'pa/ss@wörd,%'

@@ -5,7 +5,7 @@ import { StoreError } from '../../src/lease/errors.js'
 import { createLeases } from '../../src/lease/leases.js'
 import { etcdStore } from '../../src/stores/etcd/index.js'
 import { type TcpProxy, tcpProxy } from '../../src/testing-node/proxy.js'
-import { freePort } from '../redis/servers.js'
+import { freePort } from '../servers/ports.js'
 import { naiveLock } from './naive.js'
 import { EtcdServer, post, waitUntil } from './servers.js'
 

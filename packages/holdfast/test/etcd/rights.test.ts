@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLeases } from '../../src/lease/leases.js'
 import { type EtcdStoreOptions, etcdStore } from '../../src/stores/etcd/index.js'
-import { freePort } from '../redis/servers.js'
+import { freePort } from '../servers/ports.js'
 import { askForUsers, EtcdServer, voidTokens } from './servers.js'
 
 const HOUR_MS = 3_600_000

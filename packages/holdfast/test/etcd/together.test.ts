@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { systemClock } from '../../src/lease/clock.js'
 import { type EtcdStoreOptions, etcdStore } from '../../src/stores/etcd/index.js'
 import { type TcpProxy, tcpProxy } from '../../src/testing-node/proxy.js'
-import { freePort } from '../redis/servers.js'
+import { freePort } from '../servers/ports.js'
 import { askForUsers, EtcdServer, post, voidTokens } from './servers.js'
 
 const HOUR_MS = 3_600_000

@@ -3,12 +3,12 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, chownSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createPool, type Pool, type PoolOptions } from 'mysql2/promise'
 import { systemClock } from '../../src/lease/clock.js'
+import { freePort } from '../servers/ports.js'
 
 const run = promisify(execFile)
 const HOST = '127.0.0.1'
@@ -32,18 +32,6 @@ export async function waitUntil<T>(
     if (systemClock.monoMs() > untilMs) throw new Error(`not within ${withinMs} ms: ${what}`)
     await pass(10)
   }
-}
-
-/** A port that is free at this moment. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once('error', reject)
-    server.listen(0, HOST, () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
 }
 
 /** What runs: a test that fails before it has stopped its servers leaves none behind. */

@@ -4,7 +4,8 @@ import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { freePort, waitUntil } from '../redis/servers.js'
+import { waitUntil } from '../redis/servers.js'
+import { freePort } from '../servers/ports.js'
 
 const HOST = '127.0.0.1'
 

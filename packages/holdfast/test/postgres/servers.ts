@@ -17,12 +17,12 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { systemClock } from '../../src/lease/clock.js'
+import { freePort } from '../servers/ports.js'
 
 const run = promisify(execFile)
 const HOST = '127.0.0.1'
@@ -47,24 +47,6 @@ export async function waitUntil<T>(
     if (systemClock.monoMs() > untilMs) throw new Error(`not within ${withinMs} ms: ${what}`)
     await pass(10)
   }
-}
-
-let nextPort = 30_000 + Math.floor((process.pid * 41) % 9_000)
-
-export async function freePort(): Promise<number> {
-  while (true) {
-    const port = nextPort++
-    if (nextPort > 39_999) nextPort = 30_000
-    if (await isFree(port)) return port
-  }
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer()
-    server.once('error', () => resolve(false))
-    server.listen(port, HOST, () => server.close(() => resolve(true)))
-  })
 }
 
 /** What runs: a test that fails before it has stopped its servers leaves none behind. */

@@ -3,12 +3,12 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { Redis } from 'ioredis5' // says nothing of itself to a server: what is counted there is what the tests send
 import { systemClock } from '../../src/lease/clock.js'
+import { freePort } from '../servers/ports.js'
 
 const run = promisify(execFile)
 const HOST = '127.0.0.1'
@@ -68,25 +68,6 @@ const textOf = (answer: unknown): string =>
 
 const cliOrNothing = (port: number, ...command: string[]) => cli(port, ...command).catch(() => '')
 
-let nextPort = 20_000 + Math.floor((process.pid * 37) % 9_000)
-
-/** A port that is free, and so is the one 10,000 above it, which Cluster nodes talk on. */
-export async function freePort(): Promise<number> {
-  while (true) {
-    const port = nextPort++
-    if (nextPort > 29_999) nextPort = 20_000
-    if ((await isFree(port)) && (await isFree(port + 10_000))) return port
-  }
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer()
-    server.once('error', () => resolve(false))
-    server.listen(port, HOST, () => server.close(() => resolve(true)))
-  })
-}
-
 /** What runs: a test that fails before it has stopped its servers leaves none behind. */
 const running = new Set<ChildProcess>()
 process.once('exit', () => {
@@ -123,9 +104,10 @@ export class RedisServer {
     child.once('exit', () => running.delete(child))
     running.add(child)
     this.#child = child
-    await waitUntil(`${this.#program} on ${this.port}`, async () =>
-      /PONG|NOAUTH|LOADING|NOPERM/.test(await cliOrNothing(this.port, 'ping')),
-    )
+    await waitUntil(`${this.#program} on ${this.port}`, async () => {
+      if (child.exitCode !== null) throw new Error(`${this.#program} on ${this.port} ended with ${child.exitCode}`)
+      return /PONG|NOAUTH|LOADING|NOPERM/.test(await cliOrNothing(this.port, 'ping'))
+    })
   }
 
   /** Ends it as a power failure does. */

@@ -5,7 +5,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { cli, freePort, RedisServer, waitUntil } from './servers.js'
+import { freePort } from '../servers/ports.js'
+import { cli, RedisServer, waitUntil } from './servers.js'
 
 const run = promisify(execFile)
 const HOST = '127.0.0.1'

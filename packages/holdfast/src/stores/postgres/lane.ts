@@ -17,8 +17,10 @@ const CALL_MS = 10_000
 /** How many statements of one verb are under way: while one commits, the next is made. */
 const STATEMENTS = 2
 
-/** When less is left of a call, it is not worth a statement. */
-const LEFT_MS_MIN = 200
+/** When less than this share of a call is left, a locked row is not asked for again: the answer might come too late to be known. */
+const LAST_SHARE = 0.25
+const LAST_MS_MIN = 200
+const LAST_MS_MAX = 1_000
 
 interface Keyed {
   readonly key: string
@@ -64,10 +66,12 @@ export class Lane<Op extends Keyed> {
     const askedMonoMs = clock.monoMs()
     const reply = await this.#together.ask(op, call)
     if (!isLocked(reply)) return reply
-    const endMonoMs = Math.min(askedMonoMs + (call?.timeoutMs ?? CALL_MS), clock.monoMs() + lockedMs)
+    const timeoutMs = call?.timeoutMs ?? CALL_MS
+    const endMonoMs = Math.min(askedMonoMs + timeoutMs, clock.monoMs() + lockedMs)
+    const lastMs = lastOf(Math.min(timeoutMs, lockedMs))
     while (true) {
       const leftMs = endMonoMs - clock.monoMs()
-      if (leftMs < LEFT_MS_MIN) throw isLockedByOthers(what)
+      if (leftMs < lastMs) throw isLockedByOthers(what)
       const again = await this.#alone.ask(op, { timeoutMs: leftMs })
       if (!isLocked(again)) return again
     }
@@ -85,6 +89,8 @@ export class Lane<Op extends Keyed> {
   }
 }
 
+const lastOf = (timeoutMs: number) => Math.max(LAST_MS_MIN, Math.min(LAST_MS_MAX, LAST_SHARE * timeoutMs))
+
 /** For how long the server may wait for a lock: it has to say in time that it did so in vain. */
 const waitOf = (waitMs: number, leftMs = Number.POSITIVE_INFINITY) =>
   String(Math.max(1, Math.floor(Math.min(waitMs, leftMs / 2))))
@@ -95,10 +101,11 @@ export async function alone(
   call: CallOptions | undefined,
   send: (wait: string, leftMs: number) => Promise<Row | undefined>,
 ): Promise<Row | undefined> {
-  const endMonoMs = clock.monoMs() + (call?.timeoutMs ?? CALL_MS)
+  const timeoutMs = call?.timeoutMs ?? CALL_MS
+  const endMonoMs = clock.monoMs() + timeoutMs
   for (let attempt = 1; ; attempt++) {
     const leftMs = Math.max(1, endMonoMs - clock.monoMs())
-    if (attempt > 1 && leftMs < LEFT_MS_MIN) throw isLockedByOthers(what)
+    if (attempt > 1 && leftMs < lastOf(timeoutMs)) throw isLockedByOthers(what)
     try {
       return await send(waitOf(WAIT_ALONE_MS, leftMs), leftMs)
     } catch (error) {
