@@ -2,7 +2,7 @@
 // while there are any, and says which may be free for whom. It takes no lock. What this process itself has freed is told at once.
 // Hints only (G8): whoever misses one asks at the end of the holder's term.
 import type { Clock, Timer } from '../../lease/clock.js'
-import { Watcher } from './watcher.js'
+import { Watcher } from '../../store/watcher.js'
 
 /** How often is looked, in ms; and after a look that failed. */
 const LOOK_MS = 20
@@ -17,7 +17,7 @@ export type Look = (watched: readonly { readonly key: string; readonly claim: st
 export class Watches {
   readonly #clock: Clock
   readonly #look: Look
-  readonly #byKey = new Map<string, Set<Watcher>>()
+  readonly #byKey = new Map<string, Set<KeyWatcher>>()
   #timer: Timer | undefined
   #looking = false
   #first = 0
@@ -29,7 +29,7 @@ export class Watches {
   }
 
   watch(key: string, claim: string, signal: AbortSignal): AsyncIterableIterator<void> {
-    const watcher = new Watcher(key, claim, signal, () => this.#remove(watcher))
+    const watcher: KeyWatcher = new KeyWatcher(key, claim, signal, () => this.#remove(watcher))
     if (this.#closed) watcher.end()
     if (signal.aborted || this.#closed) return watcher
     const peers = this.#byKey.get(key)
@@ -50,7 +50,7 @@ export class Watches {
     for (const watchers of this.#byKey.values()) for (const watcher of watchers) watcher.end()
   }
 
-  #remove(watcher: Watcher): void {
+  #remove(watcher: KeyWatcher): void {
     const peers = this.#byKey.get(watcher.key)
     peers?.delete(watcher)
     if (peers?.size === 0) this.#byKey.delete(watcher.key)
@@ -84,5 +84,15 @@ export class Watches {
         this.#later(LOOK_AGAIN_MS)
       },
     )
+  }
+}
+
+/** One who waits for this key. */
+class KeyWatcher extends Watcher {
+  readonly key: string
+
+  constructor(key: string, claim: string, signal: AbortSignal, left: () => void) {
+    super(claim, signal, left)
+    this.key = key
   }
 }

@@ -3,6 +3,7 @@
 // look at each watched key. Hints only (G8): whoever misses one asks at the end of the holder's term.
 import type { Clock, Timer } from '../../lease/clock.js'
 import { type KeyState, mayBeFree } from '../../store/protocol.js'
+import { Watcher } from '../../store/watcher.js'
 
 /** How often the file is looked at, in ms. */
 const LOOK_MS = 5
@@ -79,62 +80,5 @@ export class Watches {
     } catch {
       this.#version = undefined // look again at the next tick
     }
-  }
-}
-
-/** One who waits for hints: those that come while it is busy count as one. */
-class Watcher implements AsyncIterableIterator<void> {
-  readonly claim: string
-  readonly #signal: AbortSignal
-  readonly #left: () => void
-  #hinted = false
-  #ended: boolean
-  #wake: ((result: IteratorResult<void>) => void) | undefined
-
-  constructor(claim: string, signal: AbortSignal, left: () => void) {
-    this.claim = claim
-    this.#signal = signal
-    this.#left = left
-    this.#ended = signal.aborted
-    signal.addEventListener('abort', this.end, { once: true })
-  }
-
-  hint(): void {
-    if (this.#wake === undefined) this.#hinted = true
-    else this.#answer({ done: false, value: undefined })
-  }
-
-  readonly end = (): void => {
-    if (this.#ended) return
-    this.#ended = true
-    this.#signal.removeEventListener('abort', this.end)
-    this.#left()
-    this.#answer({ done: true, value: undefined })
-  }
-
-  #answer(result: IteratorResult<void>): void {
-    const wake = this.#wake
-    this.#wake = undefined
-    wake?.(result)
-  }
-
-  async next(): Promise<IteratorResult<void>> {
-    if (this.#ended) return { done: true, value: undefined }
-    if (this.#hinted) {
-      this.#hinted = false
-      return { done: false, value: undefined }
-    }
-    return new Promise((resolve) => {
-      this.#wake = resolve
-    })
-  }
-
-  async return(): Promise<IteratorResult<void>> {
-    this.end()
-    return { done: true, value: undefined }
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this
   }
 }
